@@ -1,4 +1,4 @@
-//! The files that this client has open or still has to settle, and their descriptors.
+//! Open files, files that wait for their size and attribute update, and descriptors.
 //!
 //! client-C4 here: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
 //! client-C1 here: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `meta`; see each.
@@ -16,25 +16,25 @@ use wire::object::Capability;
 use crate::api::{Handle, OpenFlags};
 use crate::content::Kept;
 
-/// Shards keep opens of different files from meeting at one lock; 16 are plenty for the threads of one mount.
+/// Shards of the table. Opens of different files seldom share one; 16 are enough for the threads of one mount.
 const SHARDS: usize = 16;
-/// What a fast mount closes in a second, several times; 2 MiB.
+/// Several times the files that a fast mount closes in a second; 2 MiB.
 const LEFT_ALONE_MAX: usize = 1 << 18;
 
 pub(crate) struct File {
     pub fid: Fid,
-    /// Held while the MDT is told something about the content: open for writing, settle, truncate, growth.
+    /// Held during requests about the content: open for writing, settle, truncate, inline-to-object migration.
     pub order: Mutex<()>,
-    /// Reads and writes hold it shared; what changes layout or cuts bytes holds it alone.
+    /// Reads and writes hold it shared. A change of the layout or a truncation holds it exclusively.
     pub body: RwLock<Body>,
     /// Held for moments, never over a request.
     pub meta: Mutex<Meta>,
 }
 
-/// Where the content is.
+/// The place of the content.
 #[derive(Default)]
 pub(crate) struct Body {
-    /// False until the first `Open` has answered, and what a dead session left over is recovered.
+    /// False until the first `Open` has answered, and a file of a dead session is recovered.
     pub is_loaded: bool,
     /// `None`: inline.
     pub layout: Option<Layout>,
@@ -47,54 +47,54 @@ pub(crate) struct Meta {
     /// Descriptors, and calls that work on the file without one.
     pub pins: u32,
     pub writers: u32,
-    /// The MDT holds it as being written by this session: a `Settle` with `done` is due when the last writer closes.
+    /// The MDT has it as written by this session. A `Settle` with `done` is due when the last writer closes.
     pub is_marked: bool,
-    /// Unlinked while open: the last close releases it.
+    /// Unlinked while open. The last close releases it.
     pub is_orphan: bool,
-    /// The file is gone: nothing is told of it any more.
+    /// The file is gone, so no update is due.
     pub is_gone: bool,
-    /// It lost acknowledged bytes: every use fails until the last descriptor is closed.
+    /// The errored state: the file lost acknowledged bytes, and every use fails until the last descriptor is closed.
     pub poison: Option<Fault>,
     /// The last entry of the MDT that concerns the file.
     pub mdt_mark: Option<Mark>,
     pub inline_max: Option<u32>,
     /// `chattr` flags, as the MDT last told them.
     pub flags: u32,
-    /// A shrink to this size was begun at the MDT and its cuts did not get through: it is finished before anything else.
+    /// A truncation to this size was begun at the MDT, and its cuts at OSTs failed. It is finished before anything else.
     pub cutting: Option<u64>,
     /// A write that was refused in part has left bytes past the file's end.
     pub overshot: bool,
-    /// In the list of what the settle thread looks at.
+    /// The file is queued for the settle thread.
     pub is_queued: bool,
     /// The session that the marks and capabilities belong to.
     pub session: SessionId,
-    /// Changed while this client was alone: the MDT is told before it is believed.
+    /// Changed while this client was alone. The client reports that before it believes the MDT.
     pub knows_better: bool,
-    /// The MDT was told, among other clients, that it is open here.
+    /// The MDT knows, beside other clients, that the file is open here.
     pub is_noted: bool,
-    /// What came with an open, and how often the file was changed here: see `content.rs`.
+    /// Content that came with an open, and a counter of local changes: see `content.rs`.
     pub content: Kept,
-    /// As far as it was made here, in this season: it has no extended attributes.
+    /// The generation counter of sharing in which this client made the file. While it holds, the file has no extended attributes.
     pub bare_in: Option<u64>,
-    /// Others worked on it until this client was alone again: the MDT is asked before anything is believed.
+    /// Other clients worked on it until this client was alone again. The client asks the MDT before it uses its own state.
     pub is_stale: bool,
 }
 
 impl Meta {
-    /// Raises the mark of what the MDT has of this file; seq 0 = nothing was changed.
+    /// Raises the mark of the MDT's last change of this file. Seq 0: nothing was changed.
     pub fn saw(&mut self, mark: Mark) {
         let is_later = self.mdt_mark.is_none_or(|m| m.incarnation != mark.incarnation || m.seq < mark.seq);
         if mark.seq.0 > 0 && is_later {
             self.mdt_mark = Some(mark);
         }
     }
-    /// True if the MDT is to be told something as soon as flushes allow it.
+    /// True if an update is due once the bytes are flushed.
     pub fn needs_settling(&self) -> bool {
         !self.is_gone
             && self.poison.is_none()
             && (self.progress.is_untold() || (self.is_marked && self.writers == 0))
     }
-    /// True if nothing ties the file to the table.
+    /// True if the file may leave the table.
     fn is_idle(&self) -> bool {
         self.pins == 0 && !self.needs_settling() && !self.is_queued
     }
@@ -110,24 +110,24 @@ pub(crate) struct Files {
     shards: Vec<RwLock<HashMap<Fid, Arc<File>>>>,
     handles: Vec<RwLock<HashMap<u64, Arc<Opened>>>>,
     next_handle: AtomicU64,
-    /// Files in the table; 0 saves an unlink the question whether the file is open.
+    /// Files in the table. At 0 an unlink need not ask whether the file is open.
     count: AtomicUsize,
-    /// Those who found the table empty and rely on it: pins wait for them.
+    /// Held by calls that found the table empty and rely on that. Pins wait for them.
     quiet: RwLock<()>,
     quiet_count: AtomicUsize,
-    /// What the settle thread looks at next.
+    /// Files for the settle thread.
     queue: Mutex<Vec<Arc<File>>>,
-    /// Files that left the table and are open here for all that the MDT knows.
+    /// Files that left the table while the MDT still has them as open here.
     left: Mutex<Vec<Fid>>,
-    /// Those that left it since the MDT last said that this client is alone, and of which it was told nothing.
+    /// Files that left the table since the MDT last said that this client is alone. Their close was not reported.
     left_alone: Mutex<LeftAlone>,
 }
 
-/// In the order in which they left, numbered: what was counted is not what is at the front later, for the oldest may have gone.
+/// Files in the order in which they left, numbered, since the oldest may be dropped between two looks.
 #[derive(Default)]
 struct LeftAlone {
     fids: VecDeque<Fid>,
-    /// The first one's number.
+    /// Number of the first one.
     first: u64,
 }
 
@@ -142,7 +142,7 @@ impl LeftAlone {
     }
 }
 
-/// As long as it lives, no `pin` returns.
+/// While it exists, no `pin` returns.
 pub(crate) struct Quiet<'a> {
     files: &'a Files,
     _guard: RwLockReadGuard<'a, ()>,
@@ -154,7 +154,7 @@ impl Drop for Quiet<'_> {
     }
 }
 
-/// Whether a pin is for writing: writers keep the MDT's mark.
+/// The use of a pin. Writers keep the file marked at the MDT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum For {
     Reading,
@@ -187,7 +187,7 @@ impl Files {
         self.shards.iter().flat_map(|s| s.read().values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// Does this client hold the file open?
+    /// True if this client has the file open.
     pub fn is_held(&self, fid: Fid) -> bool {
         self.get(fid).is_some_and(|f| f.meta.lock().pins > 0)
     }
@@ -205,14 +205,14 @@ impl Files {
         meta.writers += (why == For::Writing) as u32;
         drop(meta);
         drop(shard);
-        // Either we see who relies on the empty table, or it sees our file (both counts are SeqCst).
+        // Both counts are SeqCst: either this thread sees a call that relies on the empty table, or that call sees this file.
         if self.quiet_count.load(Ordering::SeqCst) > 0 {
             drop(self.quiet.write());
         }
         file
     }
 
-    /// If no file is in the table: none will be open before what this returns is dropped.
+    /// Succeeds if the table is empty. No file is open until the result is dropped.
     pub fn quiet(&self) -> Option<Quiet<'_>> {
         if self.count.load(Ordering::SeqCst) > 0 {
             return None;
@@ -223,7 +223,7 @@ impl Files {
         (self.count.load(Ordering::SeqCst) == 0).then_some(quiet)
     }
 
-    /// Unties a pin. True: it was the last of an orphan, which is to be released.
+    /// Removes a pin. True: it was the last pin of an orphan, which the caller releases.
     pub fn unpin(&self, file: &Arc<File>, why: For) -> bool {
         let is_released = {
             let mut meta = file.meta.lock();
@@ -240,7 +240,7 @@ impl Files {
         is_released
     }
 
-    /// Puts the file before the settle thread if the MDT is to be told something.
+    /// Queues the file for the settle thread, if an update is due.
     pub fn enqueue(&self, file: &Arc<File>) {
         let mut meta = file.meta.lock();
         if meta.needs_settling() && !meta.is_queued {
@@ -250,19 +250,19 @@ impl Files {
         }
     }
 
-    /// Everything queued; each stays marked as queued until `settled`.
+    /// Takes all queued files. Each stays marked as queued until `dequeued`.
     pub fn take_queue(&self) -> Vec<Arc<File>> {
         std::mem::take(&mut self.queue.lock())
     }
 
-    /// Some of what is queued, the newest, if there is more than `backlog`.
+    /// Takes some of the newest queued files, if there are more than `backlog`.
     pub fn take_beyond(&self, backlog: usize, max: usize) -> Option<Vec<Arc<File>>> {
         let mut queue = self.queue.lock();
         let len = queue.len();
         (len > backlog).then(|| queue.split_off(len.saturating_sub(max)))
     }
 
-    /// The settle thread is done with the file for this round.
+    /// The settle thread has finished with the file for this round.
     pub fn dequeued(&self, file: &Arc<File>) {
         file.meta.lock().is_queued = false;
         self.forget_if_idle(file);
@@ -273,7 +273,7 @@ impl Files {
             return;
         }
         let mut shard = self.shard(file.fid).write();
-        // Looked at again under the shard's lock, where pins are made.
+        // Checked again under the shard's lock, under which pins are made.
         if file.meta.lock().is_idle() && shard.get(&file.fid).is_some_and(|f| Arc::ptr_eq(f, file)) {
             shard.remove(&file.fid);
             self.count.fetch_sub(1, Ordering::SeqCst);
@@ -287,26 +287,26 @@ impl Files {
     pub fn left(&self, fid: Fid) {
         self.left.lock().push(fid);
     }
-    /// To be told before those that are waiting for it.
+    /// Queues closes to be reported before those that wait already.
     pub fn left_before<'a>(&self, fids: impl Iterator<Item = &'a Fid>) {
         self.left.lock().splice(..0, fids.copied());
     }
-    /// The oldest go when there are too many: the MDT may hold these to be open until the session ends.
+    /// Notes a close that was not reported. If there are too many, the oldest are dropped; the MDT may keep those as open until the session ends.
     pub fn left_unnoted(&self, fid: Fid) {
         let mut left = self.left_alone.lock();
         left.fids.push_back(fid);
         let end = left.end();
         left.drop_below(end.saturating_sub(LEFT_ALONE_MAX as u64));
     }
-    /// Above the number of the last one.
+    /// The number behind the last one.
     pub fn end_of_left_alone(&self) -> u64 {
         self.left_alone.lock().end()
     }
-    /// The MDT took no note of those below `end`.
+    /// The MDT has not noted the opens of those below `end`, so their closes need no report.
     pub fn forget_left_alone(&self, end: u64) {
         self.left_alone.lock().drop_below(end);
     }
-    /// Others come: it may have taken note of all these, before this client knew.
+    /// Another client attaches. The MDT may have noted the opens of all these before this client knew it, so their closes are reported.
     pub fn tell_left_alone(&self) {
         let unnoted = {
             let mut left = self.left_alone.lock();
@@ -336,18 +336,18 @@ impl Files {
 }
 
 impl File {
-    /// A change of layout or size may or may not have happened: whoever uses the objects next opens the file again first,
-    /// and that goes after the change (client-C3).
+    /// A change of layout or size may or may not have been carried out. The next use of the objects opens the file again, after that change
+    /// (client-C3).
     pub fn distrust(&self) {
         self.meta.lock().cap = None;
     }
 
-    /// True once an open has answered and nothing changes layout or size right now.
+    /// True once an open has answered, while layout and size are not being changed.
     pub fn is_loaded(&self) -> bool {
         self.body.try_read().is_some_and(|b| b.is_loaded)
     }
 
-    /// What the client knows better than the MDT while it has untold changes.
+    /// Replaces attributes by local ones while local changes are not reported.
     pub fn overlay(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
         let body = self.share_body(deadline)?;
         if !body.is_loaded || body.layout.is_none() {

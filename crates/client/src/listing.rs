@@ -1,12 +1,12 @@
-//! Listings of one directory as of one moment, while there are other clients.
+//! Listings of a directory that have one state, beside other clients.
 //!
-//! A program lists a directory by several requests, from cookie to cookie. A name that another client gives a file meanwhile may lie behind
-//! the place that is reached, and its old name before it: the listing would have neither. So a listing that begins while this client shares
-//! is fetched whole, in one request, and goes on from what was fetched. A lone mount needs none of that: its kernel lets nobody rename in a
-//! directory while a program asks for the next entries.
+//! A program lists a directory by several requests, from cookie to cookie. If another client renames a file meanwhile, its new name may lie
+//! before the reached place and its old name behind it, so that the listing would have neither. So beside other clients the first
+//! request fetches the whole listing, and later ones are answered from it. A lone mount does not need that, since its kernel allows no rename
+//! in a directory during a request for entries.
 //!
-//! client-D1: what is kept is for the thread that began the listing, and for nobody else: its right to read was judged then.
-//! client-D2: a directory of more names than one answer has goes on from cookie to cookie after these.
+//! client-D1: a kept listing is for the thread that began it only, since that thread's right to read was checked.
+//! client-D2: if a directory has more names than one answer, the listing goes on from cookie to cookie behind them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::Fs;
 use crate::api::DirItem;
 use crate::readdir::{ENTRIES_MAX, dots};
 
-/// Listings that are kept: the MDT ends an answer at 1 MiB of records, so they take 20 MiB at most. The oldest goes first.
+/// Most kept listings. The MDT ends an answer at 1 MiB of records, so they take 20 MiB at most. The oldest is dropped first.
 const LISTINGS_MAX: usize = 16;
-/// A listing that nobody has gone on with for so long is given up; a later request goes on from its cookie.
+/// A listing that is not continued for this time is dropped. A later request goes on from its cookie.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The thread that lists: its number, 0 if that is not known, and its user.
+/// The thread that lists: its number (0: not known) and its user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lister {
     pub pid: u32,
@@ -44,7 +44,7 @@ struct Name {
 struct Listing {
     parent: Fid,
     names: Vec<Name>,
-    /// There were more.
+    /// The directory has more names.
     more: bool,
 }
 
@@ -80,8 +80,8 @@ impl Listings {
 }
 
 impl Fs {
-    /// As `readdir_as`, for a thread that lists the directory from its beginning on. Among other clients, entries are as they were when it
-    /// began (client-D2), and come without attributes, which nobody may keep then.
+    /// As `readdir_as`, for a thread that lists the directory from its beginning on. Beside other clients the entries have the state of the begin
+    /// (client-D2), and no attributes, since those could not be cached.
     pub fn readdir_of(
         &self,
         lister: Lister,

@@ -1,9 +1,9 @@
 //! The files that lost acknowledged bytes: written by the sessions when a replay fails, read by fsync and close.
 //!
-//! client-L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported);
-//! also that of a file that nobody has open, for who opens it next.
-//! client-L2: memory is bounded: past `FILES_MAX` a file that is not listed may be suspected falsely, but only one that is older
-//! than the loss, and only until it was reported and closed once.
+//! client-L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported). The loss
+//!     of a file that is not open is kept for its next open.
+//! client-L2: memory is bounded. Past `FILES_MAX` a file that is not listed may be suspected falsely, but only if it is older than the loss, and
+//!     only until that was reported and the file closed once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid};
 
-/// Most files remembered one by one, in some 50 MiB; 256 MiB of requests that were kept for a target may name more.
+/// Most files that are listed, in some 50 MiB. The 256 MiB of requests that are retained for a target may name more.
 const FILES_MAX: usize = 1 << 20;
 
 pub(crate) struct Losses {
@@ -24,9 +24,9 @@ pub(crate) struct Losses {
 #[derive(Default)]
 struct State {
     by_fid: HashMap<Fid, Loss>,
-    /// client-L2: there were more than could be listed.
+    /// client-L2: more files than could be listed.
     more: Option<More>,
-    /// The reason that was given last: one restart brings the same one for each file.
+    /// The last reason, shared: one restart gives the same reason for each file.
     why: Option<Arc<str>>,
 }
 
@@ -37,9 +37,9 @@ struct Loss {
 
 struct More {
     why: Arc<str>,
-    /// The highest that was not listed. Fids rise, so a higher one is of a file that was made later.
+    /// The highest fid that was not listed. Fids rise, so a higher one is of a file that was made later.
     last: Fid,
-    /// Those that were suspected; true: also closed since, and trusted again.
+    /// Files that were suspected. True: closed since, and trusted again.
     told: HashMap<Fid, bool>,
 }
 
@@ -54,7 +54,7 @@ impl Losses {
         Losses { any: AtomicBool::new(false), files_max, state: Mutex::default() }
     }
 
-    /// Fid 0 is no file: a change of names was lost; it is logged, and nobody waits for it but fsync of a directory.
+    /// Notes a loss. Fid 0 is no file: a change of names was lost, which only fsync of a directory reports.
     pub fn add(&self, fid: Fid, why: &str) {
         tracing::error!(
             "file {fid} lost acknowledged changes: {why}; its next fsync says EIO: write it again or restore it"
@@ -75,12 +75,12 @@ impl Losses {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Why `fid` lost something, if it did, for who is going to report it. Cheap while nothing was ever lost.
+    /// Why `fid` lost something, if it did. The caller reports it. Cheap while nothing was ever lost.
     pub fn of(&self, fid: Fid) -> Option<Fault> {
         self.look(fid, true)
     }
 
-    /// As `of`, where nobody has the file open whom it could be reported to.
+    /// As `of`, for a file that is not open, so that the loss is not reported.
     pub fn peek(&self, fid: Fid) -> Option<Fault> {
         self.look(fid, false)
     }
@@ -106,7 +106,7 @@ impl Losses {
         Some(Fault::new(Code::Io, format!("file {fid} lost acknowledged changes: {why}")))
     }
 
-    /// The last descriptor is closed, or a directory's loss is reported. client-L1: what was not reported stays.
+    /// The last descriptor is closed, or a directory's loss was reported. client-L1: a loss that was not reported stays.
     pub fn forget(&self, fid: Fid) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -129,7 +129,7 @@ impl More {
         fid <= self.last && self.told.get(&fid) != Some(&true)
     }
 
-    /// Who finds no room here, beside as many as are listed, stays suspect: client-L1 goes before client-L2.
+    /// Notes a suspected file. Without space the file stays suspected: client-L1 goes before client-L2.
     fn note(&mut self, fid: Fid, is_trusted: bool, files_max: usize) {
         if self.told.len() < files_max.saturating_mul(2) || self.told.contains_key(&fid) {
             self.told.insert(fid, is_trusted);

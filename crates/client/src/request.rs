@@ -2,8 +2,8 @@
 //!
 //! `Pending::run` sends and waits. To keep several targets busy from one thread, `send` several, `land` all, then `run` each.
 //!
-//! client-C6 here: who has requests under way waits for nothing that others may hold (a slot, a connection, an attach), since they may wait
-//! for what it holds. What cannot go at once goes after all answers are in.
+//! client-C6 here: a thread with requests under way waits for nothing that other threads may hold (a slot, a connection, an attach), since
+//! those may wait for something that it holds. A request that cannot be sent at once is sent after all answers are in.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 use crate::link::Link;
 use crate::slots::{Sendable, Taken};
 
-/// A request as a session sends it. `amend` makes of its body what a replay sends, once the answer is known.
+/// A request of a session. Once the answer is known, `amend` turns its body into the one for a replay.
 pub(crate) trait Sent: Request {
     fn amend(_body: &mut [u8], _reply: &Self::Reply) {}
 }
@@ -92,14 +92,14 @@ sent!(
 );
 
 impl Sent for WriteInline {
-    /// What was done is done again, also if who gave a growth up before it has died, and that growth stands there again.
+    /// A replayed write was carried out before, so it is carried out again even if an abandoned migration shows again after the restart.
     fn amend(body: &mut [u8], _: &WriteInlineReply) {
         let Ok(was) = WriteInline::from_bytes(body) else { return };
         body.copy_from_slice(&WriteInline { in_section: true, ..was }.to_bytes());
     }
 }
 
-/// mds-GR1: what the MDT kept is kept again, for the calls that found it.
+/// mds-GR1: an inode that the MDT kept is kept again, for the calls that found it.
 impl Sent for Unlink {
     fn amend(body: &mut [u8], reply: &UnlinkReply) {
         let Ok(was) = Unlink::from_bytes(body) else { return };
@@ -160,7 +160,7 @@ impl Sent for Symlink {
     }
 }
 
-/// As `amend`, of a request of which only the bytes are left, and its reply's.
+/// As `amend`, for a request and a reply that are encoded already.
 pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
     fn amend<R: Sent>(body: &mut [u8], reply: &[u8]) {
         if let Ok(reply) = R::Reply::from_bytes(reply) {
@@ -181,10 +181,10 @@ pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
     }
 }
 
-/// What a target answered.
+/// A target's answer.
 pub(crate) struct Answer<T> {
     pub reply: T,
-    /// The entry that holds the change; seq 0 if nothing was changed.
+    /// The entry of the change; seq 0: nothing was changed.
     pub mark: Mark,
 }
 
@@ -193,9 +193,9 @@ pub(crate) struct Pending<'a, R: Sent> {
     fid: Fid,
     slot: Option<Taken<'a>>,
     call: Call<'a>,
-    /// A first try that is under way.
+    /// The first try, while it is under way.
     under_way: Option<(Arc<dyn Peer>, Ticket)>,
-    /// How it ended, if `land` has seen that.
+    /// Its end, if `land` has received it.
     landed: Option<Result<(Header, Vec<u8>), NetError>>,
     tries: u32,
     /// The last try may have been carried out.
@@ -203,7 +203,7 @@ pub(crate) struct Pending<'a, R: Sent> {
     of: PhantomData<R>,
 }
 
-/// May a request wait for what others hold?
+/// Whether a request may wait for something that other threads hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
     Wait,
@@ -217,7 +217,7 @@ impl Patience {
 }
 
 impl<'a, R: Sent> Pending<'a, R> {
-    /// Takes a slot if the request changes something. `Ok(None)`: that cannot be at once, and `patience` is `None`.
+    /// Takes a slot if the request changes something. `Ok(None)`: no slot is free now, and `patience` is `None`.
     pub fn new(
         link: &'a Link,
         fid: Fid,
@@ -233,7 +233,7 @@ impl<'a, R: Sent> Pending<'a, R> {
                 link.make_room(deadline)?;
                 Some(link.slots.take(deadline).ok_or_else(|| link.timeout("no request slot came free"))?)
             }
-            // Making room waits. Going on without it would pass a given-up request (client-C3) and the bound for replay (plan-P3).
+            // `make_room` would wait. Without it the request would pass a stuck one (client-C3), and the bound for replay (plan-P3).
             (true, Patience::None) if !link.has_room() => return Ok(None),
             (true, Patience::None) => match link.slots.try_take() {
                 None => return Ok(None),
@@ -256,9 +256,9 @@ impl<'a, R: Sent> Pending<'a, R> {
         }))
     }
 
-    /// Starts the first try, if that is possible with `patience`; how it fares shows in `run`. True: it is under way.
+    /// Starts the first try, if `patience` allows it. `run` has its outcome. True: it is under way.
     pub fn send(&mut self, patience: Patience) -> bool {
-        // A failure is found again, and dealt with, by `run`.
+        // `run` meets a failure again, and handles it.
         let sent = match patience {
             Patience::Wait => self.aim().ok().and_then(|p| Some((p.send(&mut self.call).ok()?, p))),
             Patience::None if !self.link.is_ready() => None,
@@ -272,8 +272,8 @@ impl<'a, R: Sent> Pending<'a, R> {
         self.call.body.len()
     }
 
-    /// The first try of all of them, in one frame; how it fared shows in each one's `run`. Nothing is sent if the target is not attached:
-    /// who holds several slots does not wait for that (client-C6).
+    /// Sends the first try of all of them in one frame. Each one's `run` has its outcome. Sends nothing if the target is not attached: a thread
+    /// with several slots does not wait for that (client-C6).
     pub fn send_together(pending: &mut [Pending<'a, R>], deadline: Instant) {
         let Some(link) = pending.first().map(|p| p.link).filter(|link| link.is_ready()) else { return };
         let mut peer = None;
@@ -292,7 +292,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         let body = Batch { ops: pending.iter().map(op).collect() }.to_bytes();
         let bulk: Vec<u8> = pending.iter().flat_map(|p| p.call.bulk).copied().collect();
         let Header { session, incarnation, .. } = pending[0].call.head;
-        // They are of one attach, or the later ones are refused.
+        // Requests of an earlier attach would be refused.
         if pending.iter().any(|p| (p.call.head.session, p.call.head.incarnation) != (session, incarnation)) {
             return;
         }
@@ -310,7 +310,7 @@ impl<'a, R: Sent> Pending<'a, R> {
                             rest = others;
                         }
                     }
-                    // mds-B1: nothing of it was done. Each hears why by itself.
+                    // mds-B1: no operation was carried out. Each request is sent by itself then.
                     Ok(Err(_)) => {}
                     Ok(Ok(_)) | Err(_) => pending.iter_mut().for_each(|p| {
                         let (peer, why) = (link.describe(), "its answer to a batch cannot be read".into());
@@ -322,11 +322,11 @@ impl<'a, R: Sent> Pending<'a, R> {
         }
     }
 
-    /// Its part of the answer to a batch.
+    /// Takes this request's part of the answer to a batch.
     fn land_with(&mut self, head: Header, body: Vec<u8>, bulk: &[u8]) {
         let code = ReplyHead::get(&mut Reader::new(&body)).map(|said| said.code);
         if code == Ok(Code::TooMuch as u16) {
-            // It may be done: client-C3.
+            // client-C3: it may have been carried out.
             self.is_unknown = self.slot.is_some();
             return;
         }
@@ -334,8 +334,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         self.landed = Some(Ok((head, body)));
     }
 
-    /// Waits for the answer to what `send` began, and for nothing else: afterwards no connection is held. What came of it is
-    /// dealt with by `run`.
+    /// Waits for the answer to `send`, and for nothing else. Afterwards it holds no connection. `run` handles the outcome.
     pub fn land(&mut self) {
         if let Some((peer, ticket)) = self.under_way.take() {
             self.landed = Some(peer.receive(ticket, &mut self.call));
@@ -366,7 +365,7 @@ impl<'a, R: Sent> Pending<'a, R> {
                 Next::Reattach if self.link.wait(std::time::Duration::ZERO, self.call.deadline) => {
                     self.link.detached(self.call.head.incarnation);
                     reattached += 1;
-                    // A target that refuses again and again although it was just attached is not asked in a spin.
+                    // A target that refuses right after each attach is asked with pauses.
                     if reattached > 3 && !self.link.wait(plan::retry::backoff(reattached), self.call.deadline)
                     {
                         return Err(self.give_up(fault));
@@ -422,13 +421,13 @@ impl<'a, R: Sent> Pending<'a, R> {
         Ok(Read::Done(Answer { reply, mark }))
     }
 
-    /// Keeps the request until it is flushed. False: the target restarted between its answer and now, so whether it still
-    /// has the change is found out by sending again.
+    /// Retains the request until it is flushed. False: the target has restarted since its answer. Then the request is sent again, to find out
+    /// whether the target still has the change.
     fn keep(&mut self, head: &Header, reply_head: &ReplyHead, reply: &R::Reply) -> bool {
         let Some(slot) = self.slot.as_ref().filter(|_| reply_head.seq.0 > 0 && self.link.keeps()) else {
             return true;
         };
-        // Copied before the lock is taken: others wait for it.
+        // Copied before the lock is taken, since other threads wait for it.
         let bulk = self.call.bulk.to_vec();
         let mut retained = self.link.retained.lock();
         if retained.incarnation != head.incarnation && retained.incarnation != Incarnation(0) {
@@ -461,7 +460,7 @@ impl<'a, R: Sent> Pending<'a, R> {
     }
 }
 
-/// The same failure, of each that went with it.
+/// A copy of the failure, for each request of a batch.
 fn again(e: &NetError) -> NetError {
     let copy = |peer: &String, why: &String| (peer.clone(), why.clone());
     match e {

@@ -22,41 +22,41 @@ use crate::request::{Answer, Patience, Pending};
 use crate::room::Tries;
 use crate::sharing::To;
 
-/// May a write use what OSTs keep for this client?
+/// The space that a write may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// It waits for its OSTs, and hears itself that they are full.
+    /// Free space only. The write waits for its OSTs, and reports `NoSpace` itself.
     Free,
-    /// The program was told long ago that it is done.
+    /// The client's grant too: the kernel told the program long ago that the write is done.
     Grant,
 }
 
-/// Where bytes go.
+/// The place of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     To(meta::Place),
-    /// The file's end, which was there when the call began, if this client was and is alone.
+    /// The file's end as of the begin of the call. It holds while this client is alone.
     EndAt(u64),
 }
 
 const END: Place = Place::To(meta::Place::End);
 
-/// What is acknowledged of a write that was stopped on its way.
+/// The acknowledged part of a write that stopped.
 #[derive(Default)]
 struct Part {
     len: usize,
-    /// Where it ends. An append goes on if the file ends there, too.
+    /// End of that part. An append goes on if the file ends there too.
     end: u64,
-    /// Of what lies behind it some may be there, or be there later.
+    /// Some bytes behind it may be written, now or later.
     is_unknown: bool,
 }
 
 /// Why and where a write stopped.
 pub(crate) struct Halt {
     pub stopped: Stopped,
-    /// Bytes that are acknowledged, from its offset on without a gap.
+    /// Acknowledged bytes from the offset on, without a gap.
     reached: usize,
-    /// Some of the others may be there, or be there later.
+    /// Some of the other bytes may be written, now or later.
     is_unknown: bool,
 }
 
@@ -77,7 +77,7 @@ impl From<Stopped> for Halt {
     }
 }
 
-/// Of one request.
+/// The halt of one request.
 impl From<Fault> for Halt {
     fn from(fault: Fault) -> Halt {
         Halt { is_unknown: fault.code == Code::Timeout, ..Stopped::from(fault).into() }
@@ -85,28 +85,28 @@ impl From<Fault> for Halt {
 }
 
 impl Fs {
-    /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends. Gives back how many bytes: fewer than all only
-    /// of an append that was stopped on its way, by a full OST mostly: its bytes are never parted by those of others.
+    /// Writes all of `data` at `offset`, or at the file's end if the descriptor appends. Returns the number of bytes. Only an append returns
+    /// fewer, if a full OST stopped it: its bytes are never interleaved with those of other writers.
     ///
-    /// On an error a part may have been written: what is contiguous from `offset` on then counts for the file's size.
+    /// On an error a part may have been written. The part that is contiguous from `offset` on counts for the file's size.
     pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let opened = self.opened(handle)?;
         let place = if opened.flags.append { END } else { Place::To(meta::Place::At(offset)) };
         self.write_opened(&opened, place, data)
     }
 
-    /// Writes `data` at the file's end: all of it, or as much as found room.
+    /// Writes `data` at the file's end: all of it, or as much as finds space.
     pub fn append(&self, handle: Handle, data: &[u8]) -> Result<usize, Fault> {
         self.write_opened(&*self.opened(handle)?, END, data)
     }
 
-    /// As `append`. Whoever asks keeps others from the end as long as this client is alone, and saw it at `end`.
+    /// As `append`. The caller saw the file's end at `end`, and keeps other appends of this client away while it is alone.
     pub fn append_at(&self, handle: Handle, end: u64, data: &[u8]) -> Result<usize, Fault> {
         self.write_opened(&*self.opened(handle)?, Place::EndAt(end), data)
     }
 
-    /// Writes pages of a shared mapping. They make no file longer: what lies past its end was cut off, perhaps by another client,
-    /// since the kernel looked at the size, and goes nowhere.
+    /// Writes pages of a shared mapping. They do not extend the file. Bytes past its end were cut off since the kernel saw the size, perhaps by
+    /// another client, and are dropped.
     pub fn write_mapped(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let place = Place::To(meta::Place::Within(offset));
         self.write_opened(&*self.opened(handle)?, place, data).map(drop)
@@ -125,7 +125,7 @@ impl Fs {
         let mut part = Part::default();
         let is_append = matches!(place, END | Place::EndAt(_));
         match self.write_in_turns(opened, place, data, &mut part) {
-            // The rest did not happen: what is there is told, and what stopped it meets the next call.
+            // The rest was not written. The written part is reported, and the next call meets the error.
             Err(_) if is_append && part.len > 0 && !part.is_unknown => {
                 self.files.enqueue(&opened.file);
                 Ok(part.len)
@@ -149,7 +149,7 @@ impl Fs {
         loop {
             let section = self.section(file, To::Change, deadline)?;
             let place = match place {
-                // Nothing is held between two tries: others may have come, written behind that end, and even be gone again.
+                // No lock is held between two tries. Another client may have come, written behind that end, and left again.
                 Place::EndAt(_) if section.is_among_others() || self.seasons_shared() != seasons => {
                     meta::Place::End
                 }
@@ -160,10 +160,10 @@ impl Fs {
             let size = || file.meta.lock().progress.size;
             let (at, done) = match place {
                 meta::Place::End => {
-                    // Alone, so that the end is the end until the bytes are there.
+                    // With the body exclusive, so that the end stays the end until the bytes are written.
                     let body = file.own_body(deadline)?;
                     let end = size();
-                    // Behind what others have appended the rest would be torn off, and nobody told.
+                    // Another client has appended. The rest would be separated from the first part without an error.
                     if part.len > 0 && (part.end != end || body.layout.is_none()) {
                         self.files.enqueue(file);
                         return Ok(part.len);
@@ -187,7 +187,7 @@ impl Fs {
             }
             let shown = self.show_written(&section);
             if shown.is_err() && done.as_ref().map_or_else(|halt| halt.reached > 0, |()| true) {
-                // The MDT may not know of these bytes, and then they lie past the file's end.
+                // The MDT may not know these bytes, so that they lie past the file's end.
                 file.meta.lock().overshot = true;
             }
             let Halt { stopped, reached, is_unknown } = match done {
@@ -202,20 +202,20 @@ impl Fs {
             tries.want = Want { at: at + reached as u64, len: (rest.len() - reached) as u64 };
             match shown {
                 Ok(()) => (part.len, part.end) = (part.len + reached, at + reached as u64),
-                // What others are not shown is not told as being there.
+                // Other clients cannot see these bytes yet, so they are not reported as written.
                 Err(fault) if reached > 0 && place == meta::Place::End => {
                     part.is_unknown |= !is_definite(fault.code);
                     return Err(fault);
                 }
-                // It is written once more.
+                // The range is written again.
                 Err(_) => {}
             }
             self.resume(section, stopped, &mut tries)?;
         }
     }
 
-    /// Inline content is the MDT's, which orders all who read and write it: among several clients, too, that needs no section, but while the
-    /// file grows out of its record (meta-O4; decision 0035). False: it is to be written in a section.
+    /// Writes inline content without a section, among several clients too: the MDT orders all reads and writes of it (decision 0035). False: the
+    /// file has objects, or is in inline-to-object migration (meta-O4), so the write needs a section.
     fn write_if_inline(
         &self,
         file: &Arc<File>,
@@ -240,7 +240,7 @@ impl Fs {
         }
     }
 
-    /// The body is held by the caller: alone if `place` is the file's end.
+    /// Writes while the caller holds the body: exclusive if `place` is the file's end.
     fn write_body(
         &self,
         file: &Arc<File>,
@@ -256,7 +256,7 @@ impl Fs {
         let (offset, data, space) = match place {
             meta::Place::At(offset) => (offset, data, Use::Free),
             meta::Place::End => (size, data, Use::Free),
-            // Who shares the body meets nobody who cuts: what is within the file now stays so until it is written.
+            // The shared body excludes truncation, so a range within the file stays within it.
             meta::Place::Within(offset) => (offset, &data[..clip(size, offset, data.len())], Use::Grant),
         };
         if data.is_empty() {
@@ -277,7 +277,7 @@ impl Fs {
             .map_err(|halt| halt.with(&cap, layout))
     }
 
-    /// `in_section`: of this client, or it is alone.
+    /// Writes inline content. `in_section`: this client is in the file's section, or alone.
     fn write_inline(
         &self,
         file: &File,
@@ -286,7 +286,7 @@ impl Fs {
         in_section: bool,
         deadline: Instant,
     ) -> Result<(), Halt> {
-        // What cannot fit is not sent to the MDT only to be refused.
+        // A write past the largest size is refused here.
         let end = match place {
             meta::Place::At(offset) => match offset.checked_add(data.len() as u64) {
                 Some(end) if end <= FILE_SIZE_MAX => end,
@@ -306,7 +306,7 @@ impl Fs {
         let Answer { reply, mark } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
         let mut meta = file.meta.lock();
         if in_section {
-            // Answers to two writes may be seen in another order than they were carried out.
+            // The answers of two writes may be read in another order than the writes were carried out.
             let (size, blocks) =
                 (meta.progress.size.max(reply.attr.size), meta.progress.blocks.max(reply.attr.blocks));
             meta.progress.set_size(size, blocks, reply.attr.mtime);
@@ -315,7 +315,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Asked once per open file: a directory may set a limit of its own.
+    /// The file's inline limit, which its directory may set. The MDT is asked once per open file.
     fn inline_max_of(&self, file: &File, deadline: Instant) -> Result<u32, Fault> {
         if let Some(max) = file.meta.lock().inline_max {
             return Ok(max);
@@ -325,7 +325,7 @@ impl Fs {
         Ok(max)
     }
 
-    /// Writes to objects. The body is held by the caller, shared or alone.
+    /// Writes to objects. The caller holds the body, shared or exclusive.
     pub(crate) fn write_pieces(
         &self,
         file: &File,
@@ -341,12 +341,12 @@ impl Fs {
             let before = (window[0].file_offset - offset) as usize;
             let mut links = Vec::with_capacity(window.len());
             for piece in window {
-                // Nothing of this window was sent.
+                // No request of this window was sent.
                 let link =
                     self.ost(piece.mirror, deadline).map_err(|f| Halt::from(Stopped::from(f)).behind(before));
                 links.push(link?);
             }
-            // Each piece's part of a grant, in the order of the pieces; none if none may be used.
+            // The share of the grant per piece, in order; empty if the grant may not be used.
             let shares: Vec<Share> = match space {
                 Use::Free => Vec::new(),
                 Use::Grant => window.iter().zip(&links).map(|(p, link)| share(p, link)).collect(),
@@ -381,7 +381,7 @@ impl Fs {
         deadline: Instant,
     ) -> Vec<Result<Answer<WriteReply>, Fault>> {
         let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
-        // 1. Send all that can go at once.
+        // 1. Send all pieces that can be sent without a wait.
         let mut pending = Vec::with_capacity(window.len());
         let (mut is_any_slot_held, mut is_any_under_way) = (false, false);
         for (i, ((piece, link), into)) in window.iter().zip(links).zip(&mut bufs).enumerate() {
@@ -394,7 +394,7 @@ impl Fs {
             }
             pending.push((made, req));
         }
-        // 2. Receive all; then what could not be sent or must be tried again (client-C6); last those that found no slot or no room.
+        // 2. Receive all answers. Then send the others and repeat failed ones (client-C6); last those that found no slot or no space.
         pending.iter_mut().filter_map(|(made, _)| made.as_mut().ok()?.as_mut()).for_each(Pending::land);
         let answers =
             pending.into_iter().zip(window).zip(links).map(|(((made, req), piece), link)| match made {
@@ -409,7 +409,7 @@ impl Fs {
         first.into_iter().map(|(a, req, piece, link)| a.unwrap_or_else(|| late(&req, piece, link))).collect()
     }
 
-    /// Takes note of each acknowledged piece; the size follows the pieces that are acknowledged without a gap.
+    /// Notes each acknowledged piece. The size follows the pieces that are acknowledged without a gap.
     fn note_written(
         &self,
         file: &File,
@@ -418,11 +418,11 @@ impl Fs {
         now: Time,
     ) -> Result<(), Halt> {
         let mut failed = Vec::new();
-        // Bytes without a gap, and where bytes behind a refused piece end.
+        // Acknowledged bytes without a gap, and the end of acknowledged bytes behind a refused piece.
         let (mut reached, mut furthest) = (0, 0);
         let mut meta = file.meta.lock();
         if !meta.progress.is_untold() {
-            // What was written before was told under its session; from here on it is this one's.
+            // Earlier bytes were reported under their session. Later ones belong to the present session.
             meta.session = self.session();
         }
         for (piece, answer) in window.iter().zip(answers) {
@@ -459,7 +459,7 @@ fn too_big(file: &File, offset: u64, data: &[u8]) -> Fault {
     Fault::new(Code::FileTooBig, detail)
 }
 
-/// What the piece may use of what its OST keeps for us: all its pages.
+/// The share of the grant that a piece may use: all its pages.
 fn share(piece: &Piece, link: &Link) -> Share {
     let page = PAGE_SIZE as u64;
     let (begin, end) = (piece.object_offset / page, (piece.object_offset + piece.len as u64).div_ceil(page));
