@@ -1,5 +1,5 @@
-//! Access times, as by `relatime`: who reads notes it here, and the MDT is told of many at once, within a commit interval. One that
-//! is not told in time is lost: an access time is no promise.
+//! Access times, as by `relatime`. A read notes its time here, and one request per commit interval reports many of them. A time that is not
+//! reported in time is lost, since an access time is no promise.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,17 +12,17 @@ use wire::accessed::{Accessed, ReadTime};
 
 use crate::Fs;
 
-/// What is noted at most between two tellings; of further ones nothing is kept. A walk over more in a second finds them the next time.
+/// Most times that are noted between two reports. Further ones are dropped; the next walk over those files notes them.
 const NOTED_MAX: usize = 65_536;
 /// Records that one entry of the MDT's log changes: some 300 KiB.
 const TOLD_MAX: usize = 1024;
-/// Longest wait for the MDT in the background, which has more important things to tell.
+/// Longest wait of the background for the MDT, since it has more important reports.
 const TELL_MAX: Duration = Duration::from_secs(2);
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
 #[derive(Default)]
 pub(crate) struct Noted {
-    /// Whether there are any: a look at attributes asks no more than that.
+    /// True if there are any. A look at attributes reads only this.
     any: AtomicBool,
     reads: Mutex<HashMap<Fid, Note>>,
 }
@@ -34,8 +34,7 @@ struct Note {
 }
 
 impl Fs {
-    /// `fid` is being read on behalf of `cred`. With its attributes at hand it is decided here whether its access time is due;
-    /// without, by the MDT.
+    /// Notes a read of `fid` by `cred`. With `known` attributes this client decides whether the access time is due, otherwise the MDT does.
     pub fn accessed(&self, fid: Fid, known: Option<&Attr>, cred: impl FnOnce() -> Cred) {
         let now = self.now();
         if self.settings.observer || known.is_some_and(|attr| !is_due(attr, now)) {
@@ -56,7 +55,7 @@ impl Fs {
         }
     }
 
-    /// Before attributes of `fid` are shown: what was noted of it is told. True if there was something.
+    /// Reports the noted time of `fid`, before its attributes are shown. True if there was one.
     pub fn tell_accessed_of(&self, fid: Fid) -> bool {
         let is_noted = self.noted.any.load(Ordering::Acquire) && self.noted.reads.lock().contains_key(&fid);
         if is_noted {
@@ -65,14 +64,14 @@ impl Fs {
         is_noted
     }
 
-    /// An access time is set by hand: what was read before it does not overrule it.
+    /// Drops the noted time of `fid`, whose access time is set by hand: an earlier read must not overrule it.
     pub(crate) fn forget_accessed(&self, fid: Fid) {
         if self.noted.any.load(Ordering::Acquire) {
             self.noted.reads.lock().remove(&fid);
         }
     }
 
-    /// Tells the MDT what was noted, waiting for it until `limit` at most.
+    /// Reports all noted times, and waits for the MDT until `limit` at most.
     pub(crate) fn tell_accessed(&self, limit: Instant) {
         if !self.noted.any.swap(false, Ordering::AcqRel) {
             return;

@@ -1,8 +1,8 @@
-//! Words to targets that hear nothing else from us.
+//! Keep-alives for targets.
 //!
-//! The MDT must hear of us to keep our session: a thread of its own speaks to it, so that nothing else can make it late.
-//! OSTs keep sessions for ever; they are spoken to so that a restart is noticed, what it lost sent again, and a loss known
-//! to who closes a file, within seconds also where nobody reads or writes.
+//! The MDT evicts a session without a sign of life, so a thread of its own sends them, which nothing else delays. OSTs keep sessions for ever.
+//! They get keep-alives so that a restart is noticed within seconds even without reads and writes: then lost requests are replayed, and
+//! close(2) reports a loss.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -14,17 +14,17 @@ use crate::fs::wait_for_stop;
 use crate::objects::IN_FLIGHT_MAX;
 use crate::settle::failing;
 
-/// Between two words while the MDT's time-out is not known.
+/// Pause between keep-alives while the MDT's time-out is not known.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Most between two to the MDT, by whose answers this client hears that another one wants to come in.
+/// Longest pause between two to the MDT. Its answers also say that another client wants to attach.
 const MDT_PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// Three times within the session's time-out. A word that is not answered in a third of it is given up for the next one.
+/// Sends three keep-alives per session time-out. One that is not answered in a third of that is abandoned for the next.
 pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
     every_third(weak, MDT_PAUSE_MAX, |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
-        // Counted before it is asked: of what was closed by then it has taken no note, if it says that nobody else is there.
+        // Counted before the request: if the answer says that this client is alone, the MDT has not noted the files closed by then.
         let (closed, times) = (fs.files.end_of_left_alone(), fs.id.sharing.times_alone());
         if mdt.was_attached()
             && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
@@ -37,12 +37,12 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
     });
 }
 
-/// As often, all OSTs that are in use.
+/// Sends keep-alives to all OSTs in use, as often.
 pub(crate) fn ost_loop(weak: &Weak<Fs>) {
     every_third(weak, Duration::MAX, |fs, pause| {
         let mut links = fs.cluster.in_use();
         links.retain(|l| !l.is_mdt);
-        // They are asked a window at a time; all windows together take no longer than the pause.
+        // One window of OSTs at a time. All windows together take no longer than the pause.
         let windows = links.len().div_ceil(IN_FLIGHT_MAX).max(1) as u32;
         failing(&links, &|link| {
             link.keep_alive(Instant::now() + pause / windows)
@@ -51,7 +51,7 @@ pub(crate) fn ost_loop(weak: &Weak<Fs>) {
     });
 }
 
-/// Calls `speak` at every third of the session's time-out until the client ends; the time that it takes counts.
+/// Calls `speak` at every third of the session's time-out until the client ends. The time of the call counts.
 fn every_third(weak: &Weak<Fs>, pause_max: Duration, speak: impl Fn(&Fs, Duration)) {
     let mut due = Instant::now();
     loop {

@@ -1,26 +1,26 @@
-//! The plain values that callers of `Fs` hand in and get back.
+//! Values of the interface of `Fs`.
 
 use std::time::Duration;
 
 use types::{Attr, Fid, Kind, Time};
 use wire::session::Claims;
 
-/// How a client behaves. `Default` is what a mount uses.
+/// Settings of a client. A mount uses `Default`.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Every call ends within this time; its error is then `Code::Timeout`.
+    /// Every call ends within this time, at worst with `Code::Timeout`.
     pub op_timeout: Duration,
-    /// Time between two rounds of flushing and settling what nobody fsynced.
+    /// Time between two background rounds of flushes and updates.
     pub commit_interval: Duration,
-    /// Most bytes of acknowledged but unflushed requests kept per target for replay; past it a caller waits for a flush.
+    /// Most bytes of unflushed requests that are retained per target for replay. Past it a caller waits for a flush.
     pub retain_bytes_max: usize,
     /// Shown to people in the servers' lists of clients: host, pid, mount point.
     pub name: String,
-    /// How long the kernel may go on using names and attributes that it was told before another client came in.
+    /// Time for which the kernel may use names and attributes that it got before another client attached.
     pub kernel_remembers: Duration,
     /// A tool that only reads: it takes no session and does not count as a client.
     pub observer: bool,
-    /// Whom the mount acts for.
+    /// Users that the mount acts for.
     pub claims: Claims,
 }
 
@@ -43,20 +43,20 @@ impl Default for Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub u64);
 
-/// How a file is opened.
+/// Flags of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OpenFlags {
     pub read: bool,
     pub write: bool,
-    /// Every write goes to the file's end as it is then, whatever offset it names.
+    /// Every write goes to the present end of the file, whatever offset it names.
     pub append: bool,
-    /// The caller appends and sees to the offsets by itself; append-only files may be opened.
+    /// The caller appends and chooses offsets itself. Append-only files may be opened.
     pub appends_itself: bool,
     /// Empties the file.
     pub truncate: bool,
     /// `create` only: an existing name is `Exists`.
     pub exclusive: bool,
-    /// What the descriptor changes is durable before the call returns: see `Fs::sync_if_asked`.
+    /// Changes by this descriptor are durable before the call returns: see `Fs::sync_if_asked`.
     pub sync: bool,
 }
 
@@ -69,7 +69,7 @@ impl OpenFlags {
     }
 }
 
-/// The mode that a new file is asked for. The umask counts unless the directory has a default ACL.
+/// Mode of a new file. The umask counts unless the directory has a default ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Mode {
     pub bits: u32,
@@ -81,7 +81,7 @@ impl From<u32> for Mode {
     }
 }
 
-/// What `setattr` changes; `None` stays as it is. Ctime becomes the present time.
+/// Attributes that `setattr` changes. `None` stays as it is. Ctime becomes the present time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SetAttr {
     pub mode: Option<u32>,
@@ -91,9 +91,9 @@ pub struct SetAttr {
     pub size: Option<u64>,
     pub atime: Option<Time>,
     pub mtime: Option<Time>,
-    /// Those times are the present moment: who may write the file may set both.
+    /// The times are the present time, so that any user with write permission may set both.
     pub touch: bool,
-    /// Takes set-id bits away, as a change of content does.
+    /// Removes set-id bits, as a change of content does.
     pub kill_privileges: bool,
 }
 
@@ -104,11 +104,11 @@ pub struct DirItem {
     pub fid: Fid,
     pub kind: Kind,
     pub cookie: u64,
-    /// Only if asked for, and never for `.` and `..`; missing also if its servers did not tell in time. Ask for the file then.
+    /// Attributes if they were asked for, never for `.` and `..`. `None` also if the servers did not answer in time; then ask for the file.
     pub attr: Option<Attr>,
 }
 
-/// The file system's numbers: bytes are of the OSTs, files of the MDT.
+/// Numbers of the file system: bytes of the OSTs, files of the MDT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct StatFs {
     pub bytes_total: u64,
@@ -117,23 +117,23 @@ pub struct StatFs {
     pub bytes_available: u64,
     pub files_total: u64,
     pub files_free: u64,
-    /// Unit in bytes in which space is best counted.
+    /// Unit of space in bytes.
     pub block_size: u32,
     pub name_max: u32,
 }
 
-/// What `fallocate` does to a range.
+/// Kinds of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Every byte has space afterwards, and the file reaches at least to the range's end.
+    /// Every byte gets space. The file ends at the range's end at least.
     Grow,
-    /// Every byte has space afterwards; the size stays.
+    /// Every byte gets space. The size stays.
     KeepSize,
-    /// Bytes become zeros, and give their space back where whole pages do.
+    /// Bytes become zeros. Whole pages give their space back.
     Punch,
-    /// Bytes become zeros and have space; the file reaches at least to the range's end.
+    /// Bytes become zeros and have space. The file ends at the range's end at least.
     Zero,
-    /// Bytes become zeros and have space; the size stays.
+    /// Bytes become zeros and have space. The size stays.
     ZeroKeepSize,
 }
 

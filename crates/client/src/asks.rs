@@ -1,4 +1,4 @@
-//! For whom a file is opened, and what proves to the MDT that this client may go on with one that it has open.
+//! Credentials of an open, and the proof that this client may open a file again that it has open.
 
 use types::{Cred, Time};
 use wire::meta::{Open, OpenRead};
@@ -7,17 +7,17 @@ use wire::object::Capability;
 use crate::api::OpenFlags;
 use crate::files::File;
 
-/// Why the MDT is asked to open a file.
+/// The reason of an open at the MDT.
 #[derive(Clone, Copy)]
 pub(crate) enum Asks<'a> {
-    /// For a new descriptor: the caller must be allowed to.
+    /// A new descriptor. The caller needs permission.
     New(OpenFlags, &'a Cred),
-    /// Again, for descriptors that there are: what they got before proves their right.
+    /// Again, for existing descriptors. The capability that they have proves their right.
     Again,
 }
 
 impl Asks<'_> {
-    /// With `write` the capability shall be good for writing, whoever of the file's descriptors needs that.
+    /// The request. `write`: a descriptor of the file needs a capability for writing.
     pub fn request(self, file: &File, write: bool, now: Time) -> Open {
         let (flags, cred) = match self {
             Asks::New(flags, cred) => (flags, cred.clone()),
@@ -30,7 +30,7 @@ impl Asks<'_> {
     }
 }
 
-/// The same, if it is an open that changes nothing; with content of up to `want` bytes.
+/// The request as `OpenRead`, if the open changes nothing; with content of up to `want` bytes.
 pub(crate) fn read_only(open: &Open, want: u32) -> Option<OpenRead> {
     let Open { fid, read, write, append: _, truncate, keep_write, ref held, now: _, ref cred } = *open;
     let changes = write || truncate || keep_write;
@@ -38,7 +38,7 @@ pub(crate) fn read_only(open: &Open, want: u32) -> Option<OpenRead> {
 }
 
 impl File {
-    /// What the last open gave.
+    /// The capability of the last open.
     pub fn held(&self) -> Option<Capability> {
         self.meta.lock().cap.clone()
     }

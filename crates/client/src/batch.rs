@@ -1,8 +1,8 @@
 //! Several requests to the MDT in one frame (`wire::batch`).
 //!
-//! client-BT1: each keeps its own slot, and ends by its own `Pending::run`, as if it had been sent alone: what has changed something is kept for
-//! replay, and whatever did not come of the frame (no answer, no room, a restart) is asked for alone, under the same slot.
-//! client-BT2: only the first waits for a slot (client-C6).
+//! client-BT1: each request keeps its own slot, and ends by its own `Pending::run`, as if it had been sent alone. A request that changed
+//!     something is retained for replay. A request without an answer in the frame (lost, no space, a restart) is sent alone, under the same slot.
+//! client-BT2: only the first request waits for a slot (client-C6).
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::link::Link;
 use crate::objects::IN_FLIGHT_MAX;
 use crate::request::{Answer, Patience, Pending, Sent};
 
-/// Of a frame beside the operations, and of each beside its body.
+/// Bytes of a frame beside its operations, and of an operation beside its body.
 const FRAME_BYTES: usize = 64;
 const OP_BYTES: usize = 24;
 
@@ -21,7 +21,7 @@ const OP_BYTES: usize = 24;
 pub(crate) type Asked<'a, R> = (Fid, R, &'a [u8]);
 
 impl Link {
-    /// The answers to all, in their order. They must not depend on each other: which one the target does first is its own choice.
+    /// Sends all requests and returns their answers in order. The requests must not depend on each other, since the target chooses their order.
     pub fn ask_together<R: Sent>(
         &self,
         asked: &[Asked<'_, R>],
@@ -34,13 +34,13 @@ impl Link {
         answers
     }
 
-    /// As many of the first as one frame takes, but at least one.
+    /// Sends as many of the first requests as fit one frame, and at least one.
     fn ask_some<R: Sent>(
         &self,
         asked: &[Asked<'_, R>],
         deadline: Instant,
     ) -> Vec<Result<Answer<R::Reply>, Fault>> {
-        // Slots are for all threads.
+        // Other threads need slots too.
         let count_max = if R::MUTATES { IN_FLIGHT_MAX } else { OPS_MAX };
         let mut bufs: Vec<Buf> = asked.iter().take(count_max).map(|_| Buf::new()).collect();
         let (mut pending, mut body_bytes, mut bulk_bytes) = (Vec::new(), FRAME_BYTES, 0);

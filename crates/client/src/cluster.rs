@@ -1,4 +1,4 @@
-//! The cluster map as this client uses it: the link to the MDT of a fid, and to the target that serves a mirror.
+//! The client's view of the cluster map: the link to the MDT of a fid, and to the target of a mirror.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Cluster {
         cluster
     }
 
-    /// Takes over a newer map. Sessions at targets that stay are kept.
+    /// Takes a newer map. Keeps sessions at targets that stay.
     pub fn set_map(&self, map: ClusterMap) {
         let mut table = self.table.write();
         if map.version < table.map.version {
@@ -75,12 +75,12 @@ impl Cluster {
         table.map = map;
     }
 
-    /// Nothing that a target acknowledged can be lost while this process lives.
+    /// True if all targets live in this process, so that no acknowledged change is lost while it lives.
     pub fn is_fate_shared(&self) -> bool {
         self.table.read().is_fate_shared
     }
 
-    /// The MDT that serves `fid`. There is one for all now.
+    /// The MDT of `fid`. There is one MDT for all files now.
     pub fn mdt_of(&self, fid: Fid) -> Result<Arc<Link>, Fault> {
         let missing = || {
             Fault::new(
@@ -131,7 +131,7 @@ impl Cluster {
         self.table.read().links.values().filter(|l| l.is_attached()).cloned().collect()
     }
 
-    /// Links that were attached once, and are to be again if they are not.
+    /// Links that were attached once, and are attached again if they are lost.
     pub fn in_use(&self) -> Vec<Arc<Link>> {
         self.table.read().links.values().filter(|l| l.was_attached()).cloned().collect()
     }
@@ -150,12 +150,12 @@ impl Cluster {
         table.map.target(primary).map(|t| t.index)
     }
 
-    /// Is the MGS served in this process?
+    /// True if the MGS is in this process.
     pub fn has_mgs(&self) -> bool {
         self.fabric.peer(TargetId(0)).is_ok()
     }
 
-    /// What the MGS served in this process has to say, if there is one: a layout may name a mirror that is newer than the map.
+    /// The map of an MGS in this process, if there is one. A layout may name a mirror that is newer than this client's map.
     pub fn newer_map(&self, deadline: std::time::Instant) -> Option<ClusterMap> {
         use wire::mgmt::GetMap;
         let mgs = self.fabric.peer(TargetId(0)).ok()?;

@@ -1,8 +1,9 @@
-//! Content of small files that came with their open, and is read from here.
+//! Kept content: bytes of small files that came with their open, for later reads.
 //!
-//! client-K1: it is kept if no change of the file was under way here when it was asked for, and none has begun since; each change takes away what is
-//! kept when it begins. So what a read finds here is what the MDT has.
-//! client-K2: it counts as long as this client is alone, and as no other came since.  client-K3: all that is kept has a bound.
+//! client-K1: content is kept only if no change of the file was under way here when it was asked for, and none has begun since. Each change
+//!     drops kept content when it begins. So kept content is what the MDT has.
+//! client-K2: kept content holds while this client is alone, and no other client attached since.
+//! client-K3: all kept content of a client has a bound.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +14,13 @@ use types::{Attr, Buf, INLINE_MAX};
 use crate::Fs;
 use crate::files::File;
 
-/// client-K3: of a client. As many opens of small files as a mount has threads take a fourth of it.
+/// client-K3: bytes per client. Opens of small files by all threads of a mount take a fourth of it.
 const CONTENT_BYTES_MAX: usize = 4 << 20;
 
-/// Of a file.
+/// Kept content of a file.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// That have begun, and those of them that have not ended.
+    /// Changes that have begun, and those of them that have not ended.
     changes: u64,
     under_way: u32,
     content: Option<Content>,
@@ -28,7 +29,7 @@ pub(crate) struct Kept {
 struct Content {
     bytes: Vec<u8>,
     season: u64,
-    /// client-K3: of all files.
+    /// client-K3: kept bytes of all files.
     all: Arc<AtomicUsize>,
 }
 
@@ -49,7 +50,7 @@ impl Kept {
     }
 }
 
-/// client-K1: from the beginning of a change to its end.
+/// client-K1: a change, from its begin to its end.
 pub(crate) struct Changing(Arc<File>);
 
 impl Changing {
@@ -65,7 +66,7 @@ impl Drop for Changing {
     }
 }
 
-/// What was so when content was asked for; `None`: it is not wanted.
+/// The state when content was asked for. `None`: content is not wanted.
 pub(crate) struct Wish(Option<(u64, u64)>);
 
 impl Wish {
@@ -75,7 +76,7 @@ impl Wish {
 }
 
 impl Fs {
-    /// Before the MDT is asked.
+    /// Call this before the request.
     pub(crate) fn wish_for(&self, file: &File) -> Wish {
         let season = self.seasons_shared();
         let has_room = self.content_bytes.load(Ordering::Relaxed) < CONTENT_BYTES_MAX;
@@ -87,7 +88,7 @@ impl Fs {
         Wish(is_quiet.then_some((season, meta.content.changes)))
     }
 
-    /// What the MDT said. Bytes that are not what was sent are asked for again by who reads.
+    /// Keeps content out of the MDT's answer. Bytes with a wrong checksum are dropped, and a read fetches them again.
     pub(crate) fn keep_content(&self, file: &File, wish: Wish, attr: &Attr, bytes: &[u8], crcs: &[u32]) {
         let Some((season, changes)) = wish.0 else { return };
         if bytes.len() as u64 != attr.size || verify_fragments(0, bytes, crcs).is_err() {
@@ -101,7 +102,7 @@ impl Fs {
         }
     }
 
-    /// The bytes at `offset`, if they are here.
+    /// Reads kept content at `offset`. False: there is none.
     pub(crate) fn read_kept(&self, file: &File, offset: u64, len: usize, into: &mut Buf) -> bool {
         let meta = file.meta.lock();
         let is_good = |c: &&Content| !self.is_shared() && c.season == self.seasons_shared();

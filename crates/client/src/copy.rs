@@ -1,19 +1,19 @@
-//! `copy_file_range`: bytes go from one file to another, or elsewhere in one, without passing through the program.
+//! `copy_file_range`: copies bytes between files, or within one, without passing them through the program.
 //!
-//! They are read and written as by anybody, so every promise of both holds here; what is saved is the way to the program and back.
+//! It uses the ordinary read and write, so that the promises of both hold.
 
 use types::{Buf, Code, Fault};
 
 use crate::Fs;
 use crate::api::Handle;
 
-/// Copied at a time: enough pieces to keep four targets busy with reading, then with writing.
+/// Bytes per step: enough pieces to keep four targets busy with reads, then with writes.
 const CHUNK: usize = 4 << 20;
-/// Copied by one call at most, so that it ends well before its deadline and gives its thread back; callers come again.
+/// Most bytes per call, so that it ends well before its deadline and frees its thread. Callers call again.
 pub const COPY_MAX: u64 = 64 << 20;
 
 impl Fs {
-    /// Copies up to `len` bytes; how many, 0 at the end of the source. After an error bytes may have been copied.
+    /// Copies up to `len` bytes. Returns their number; 0 at the end of the source. After an error some bytes may have been copied.
     pub fn copy(
         &self,
         from: Handle,
@@ -50,7 +50,7 @@ impl Fs {
                 false => self.write(to, to_offset + done, buf),
             });
             let written = match step {
-                // What was copied before is told; the error meets the next call.
+                // Earlier steps count. The next call meets the error.
                 Err(_) if done > 0 => break,
                 step => step?,
             };

@@ -26,7 +26,7 @@ impl Fs {
     ) -> Result<(Attr, Handle), Fault> {
         self.refuse_observer()?;
         let deadline = self.deadline();
-        // 1. Nobody unlinks the name between its making and its standing in the table (client-C4).
+        // 1. client-C4: under the name lock, so that no unlink comes between the creation and the file's place in the table.
         let name_lock = self.names.lock(parent, name, deadline)?;
         let req = Create {
             exclusive: flags.exclusive,
@@ -48,7 +48,7 @@ impl Fs {
             self.note_bare(&file, before);
         }
         drop(name_lock);
-        // 2. From here on as an open.
+        // 2. The rest is as in an open.
         let attr = self
             .take_created(&file, CreateReply { made, open }, mark, Asks::New(flags, cred), deadline)
             .and_then(|attr| self.hold_made(&file, times_told, deadline).map(|()| attr))
@@ -68,7 +68,7 @@ impl Fs {
         deadline: Instant,
     ) -> Result<Attr, Fault> {
         if !reply.made {
-            // It may have been open here before, and been changed since the answer: ask again in order.
+            // The file existed. It may have been open here, and changed since the answer, so ask again in order.
             return self.open_again(file, asks, deadline);
         }
         let _order = file.lock_order(deadline)?;
@@ -77,7 +77,7 @@ impl Fs {
         Ok(attr)
     }
 
-    /// A descriptor for a pinned file, or the end of its pin.
+    /// Makes a descriptor for a pinned file. On an error the pin ends.
     pub(crate) fn make_handle(
         &self,
         file: Arc<File>,
@@ -157,14 +157,14 @@ impl Fs {
         Ok(self.ask(fid, &ReadLink { fid })?.target.0)
     }
 
-    /// One more name for a file.
+    /// Adds a name to a file.
     pub fn link(&self, fid: Fid, parent: Fid, name: &[u8], cred: &Cred) -> Result<Attr, Fault> {
         self.refuse_observer()?;
         let file = self.files.get(fid);
         let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
         let inode: Inode = self.ask(fid, &Link { fid, parent, name, now, cred })?;
         if let Some(file) = &file {
-            // An unlinked file that was given a name again is no orphan any more.
+            // An orphan with a new name is no longer an orphan.
             file.meta.lock().is_orphan = false;
         }
         self.attr_of(&inode, file)

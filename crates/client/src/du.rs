@@ -1,4 +1,4 @@
-//! What lies in a directory and below it, without a walk: the MDT knows, but for what is under way here.
+//! `du` of a directory tree without a walk: the MDT keeps counts. Changes of this client are reported first.
 
 use std::fmt::Write;
 
@@ -11,14 +11,14 @@ use crate::Fs;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Du {
     pub counts: CountsReply,
-    /// Files that this client could not settle: of those the sizes may be older than what it wrote.
+    /// Files whose updates this client could not report. Their sizes may be older than its writes.
     pub unsettled: u64,
 }
 
 impl Fs {
-    /// Counts a directory, after all that this client wrote is settled: in time that does not depend on what lies in it.
+    /// Counts of a directory, after this client reported its updates. The time does not depend on the size of the tree.
     pub fn du(&self, fid: Fid, cred: &Cred) -> Result<Du, Fault> {
-        // What cannot be settled is told, and is no reason to tell nothing: an OST may be down.
+        // Updates that fail are counted in the answer, since an OST may be down.
         let unsettled = match self.settle_all(self.deadline()) {
             Ok(()) => 0,
             Err(_) => self.files.all().iter().filter(|f| f.meta.lock().needs_settling()).count() as u64,
@@ -26,7 +26,7 @@ impl Fs {
         Ok(Du { counts: self.ask(fid, &Counts { fid, cred: cred.clone() })?, unsettled })
     }
 
-    /// For the attribute `stria.du`.
+    /// The value of the attribute `stria.du`.
     pub(crate) fn du_json(&self, fid: Fid, cred: &Cred) -> Result<String, Fault> {
         let Du { counts, unsettled } = self.du(fid, cred)?;
         let mut out = String::from("{");

@@ -1,7 +1,7 @@
-//! `fallocate`: space is promised to ranges of a file, taken from them, or their bytes made zeros.
+//! `fallocate`: promises space to ranges of a file, ends promises, or makes bytes zeros.
 //!
-//! client-F1: who is refused leaves nothing behind: what the other objects promised is taken back, and the size has not moved.
-//! client-F2: the object that proves a new size is told of it last, when all the space is there.
+//! client-F1: a refused call leaves nothing behind. Promises of other objects are taken back, and the size has not changed.
+//! client-F2: the object that proves a new size is asked last, when all the space is promised.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ use crate::request::Answer;
 use crate::room::Tries;
 use crate::sharing::To;
 
-/// Does a reservation make the file longer?
+/// Whether a reservation extends the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grows {
     Yes,
@@ -29,7 +29,7 @@ pub(crate) enum Grows {
 }
 
 impl Fs {
-    /// Does what `what` says to `len` bytes at `offset`.
+    /// Applies `what` to `len` bytes at `offset`.
     pub fn fallocate(&self, handle: Handle, offset: u64, len: u64, what: Allocate) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let file = &opened.file;
@@ -60,7 +60,7 @@ impl Fs {
         }
     }
 
-    /// `body` is owned.
+    /// As `fallocate`. The caller holds the body exclusively.
     fn fallocate_body(
         &self,
         file: &Arc<File>,
@@ -88,7 +88,7 @@ impl Fs {
         };
         let size = file.meta.lock().progress.size;
         let end = match what {
-            // The last page has nothing behind the file's end: it goes whole.
+            // The last page has no byte behind the file's end, so it is punched whole.
             Allocate::Punch if end > size => end.next_multiple_of(PAGE_SIZE as u64).min(FILE_SIZE_MAX),
             _ => end,
         };
@@ -96,7 +96,7 @@ impl Fs {
         let spans = spans(layout, file.fid, begin, end);
         let now = self.now();
         let done = self.fallocate_spans(file, &cap, &spans, end, what, now, deadline);
-        // Also of what was refused a part may have been done: the blocks are counted in any case.
+        // A refused call may have changed some objects, so the blocks are counted in any case.
         let counted = self.count_space(file, &cap, layout, deadline);
         if let (Err(_), Ok(blocks)) = (&done, &counted) {
             file.meta.lock().progress.blocks = *blocks;
@@ -117,7 +117,7 @@ impl Fs {
         now: Time,
         deadline: Instant,
     ) -> Result<(), Stopped> {
-        // 1. The space first: it may be refused, and then nothing has changed.
+        // 1. The space first: if it is refused, nothing has changed.
         if what.allocates() {
             let is_longer = what.grows() && end > file.meta.lock().progress.size;
             let grows = if is_longer { Grows::Yes } else { Grows::No };
@@ -126,7 +126,7 @@ impl Fs {
                 file.meta.lock().progress.reached(end, now);
             }
         }
-        // 2. The zeros.
+        // 2. Then the zeros.
         if what.erases() {
             let punch = |s: &Span| Punch {
                 cap: cap.clone(),
@@ -143,7 +143,7 @@ impl Fs {
             let mut failed = Vec::new();
             for (span, answer) in spans.iter().zip(self.ask_each(file.fid, &asked, deadline)) {
                 match answer {
-                    // Of an absent object nothing is made, so its bit stays what it is.
+                    // Punching does not make an absent object, so its written bit stays.
                     Ok(answer) => file.meta.lock().progress.wrote(span.object, true, answer.mark),
                     Err(fault) => failed.push((span.mirror, fault)),
                 }
@@ -155,7 +155,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Space for every page of the spans, or for none.
+    /// Promises space to every page of the spans, or to none.
     pub(crate) fn reserve(
         &self,
         file: &File,
@@ -173,7 +173,7 @@ impl Fs {
             end,
             mtime: now,
         };
-        // client-F2: the last span alone, after the others; it proves the size.
+        // client-F2: the last span, which proves the size, goes alone after the others.
         let Some((last, others)) = spans.split_last() else { return Ok(()) };
         let mut promised: Vec<(&Span, ReserveReply)> = Vec::new();
         for (some, end) in
@@ -204,7 +204,7 @@ impl Fs {
         Ok(())
     }
 
-    /// client-F1. Where others had a promise in the same range before, theirs cannot be told from ours: it stays, in the file.
+    /// client-F1: ends promises of a refused call. A promise that existed in the range before cannot be told from the new one, so both stay.
     fn take_back(
         &self,
         file: &File,
@@ -226,7 +226,7 @@ impl Fs {
         }
     }
 
-    /// Blocks of 512 bytes that the objects take.
+    /// Blocks of 512 bytes that the objects use.
     fn count_space(
         &self,
         file: &File,

@@ -1,4 +1,4 @@
-//! The client of one file system: what the verbs stand on.
+//! The client of one file system: the state and the helpers of all verbs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,13 +26,13 @@ use crate::removed::Removed;
 use crate::request::{Answer, Sent};
 use crate::room::Waits;
 
-/// How often it is looked whether a new map has come.
+/// Pause between two looks for a new map.
 const MAP_EACH: Duration = Duration::from_millis(20);
 /// Buffers kept for reads that cross objects: as many as one thread has in flight.
 const BUFS_MAX: usize = 32;
-/// Longest time that `shutdown` takes; what is not settled by then is found by whoever opens it next.
+/// Longest time of `shutdown`. Files without an update by then are recovered at their next open.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
-/// The background thread looks at least this often whether it is to end.
+/// Longest sleep of the background thread, after which it checks for its end.
 const TICK_MAX: Duration = Duration::from_millis(250);
 
 /// A client of a file system: see the crate's documentation for its methods.
@@ -40,7 +40,7 @@ pub struct Fs {
     pub(crate) id: Arc<Identity>,
     pub(crate) cluster: Cluster,
     pub(crate) files: Files,
-    /// Files that could not be settled in the last round; they count as queued.
+    /// Files whose update failed in the last round. They count as queued.
     pub(crate) put_off: Mutex<Vec<Arc<File>>>,
     pub(crate) removed: Removed,
     pub(crate) waits: Arc<Waits>,
@@ -48,7 +48,7 @@ pub struct Fs {
     pub(crate) listings: Listings,
     pub(crate) noted: crate::accessed::Noted,
     pub(crate) content_bytes: Arc<AtomicUsize>,
-    /// How often an extended attribute was set here.
+    /// Number of extended attributes that were set here.
     pub(crate) xattrs_set: AtomicU64,
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
@@ -145,12 +145,12 @@ impl Fs {
         self.id.fs_uuid
     }
 
-    /// Must a request that only reads carry its caller's true `Cred`? Else root's will do: the kernel has checked.
+    /// True if a read request needs its caller's own `Cred`. Otherwise root's is enough, since the kernel has checked.
     pub fn is_judged(&self) -> bool {
         self.id.judges.load(Ordering::Relaxed)
     }
 
-    /// Need a caller's supplementary groups not be told?
+    /// True if the MDT looks up supplementary groups itself, so that requests need none.
     pub fn knows_groups(&self) -> bool {
         self.id.knows_groups.load(Ordering::Relaxed)
     }
@@ -160,25 +160,25 @@ impl Fs {
         self.cluster.set_map(map);
     }
 
-    /// Settles what is left, ends the session. Bounded: after at most 10 s it returns the first error.
+    /// Reports outstanding updates, and ends the session. Returns after at most 10 s, with the first error.
     pub fn shutdown(&self) -> Result<(), Fault> {
         let deadline = Instant::now() + self.settings.op_timeout.min(SHUTDOWN_MAX);
         self.end_threads();
         if self.settings.observer {
             return Ok(());
         }
-        // 1. Close what is open, so that everything is settled as done.
+        // 1. Close open files, so that their updates are final.
         for opened in self.files.take_handles() {
             self.close(&opened, deadline);
         }
-        // 2. Bytes, then sizes; then the names.
+        // 2. Flush bytes, report sizes, then flush names.
         self.tell_accessed(deadline);
         let settled = self.settle_all(deadline);
         let flushed = self
             .mdt(Fid::ROOT)
             .and_then(|mdt| if mdt.is_all_flushed() { Ok(()) } else { mdt.flush(deadline) });
-        // 3. Farewell; the MDT last, since it gave the session. Of what is not settled others may have been told sizes that no bytes
-        // stand behind: then the MDT is left to find this client dead, and whoever opens such a file asks its objects.
+        // 3. Detach, from the MDT last, since it gave the session. If an update failed, other clients may know sizes without bytes behind them.
+        // Then this client does not detach: the MDT evicts it, and the next open of such a file asks its objects.
         let mut links = self.cluster.attached();
         links.sort_by_key(|l| l.is_mdt);
         for link in links.into_iter().filter(|l| !l.is_mdt || settled.is_ok()) {
@@ -189,7 +189,7 @@ impl Fs {
         settled.and(flushed)
     }
 
-    /// Ends every waiting and later call with an error, at once; nothing more is sent. For unmounting with dead servers.
+    /// Ends every waiting and later call with an error, at once, and sends nothing more. For unmounting while servers are dead.
     pub fn abort(&self) {
         self.id.aborted.store(true, Ordering::Release);
         self.fabric.abort();
@@ -209,14 +209,14 @@ impl Fs {
         self.id.locks.wake();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // The background thread itself may hold the last reference and end up here.
+            // The background thread may hold the last reference, and run this itself.
             if thread.thread().id() != me && thread.join().is_err() {
                 tracing::error!("a thread of the client panicked; mount again, and report the lines above");
             }
         }
     }
 
-    // ---- what the verbs use ----
+    // ---- helpers of the verbs ----
 
     pub(crate) fn deadline(&self) -> Instant {
         Instant::now() + self.settings.op_timeout
@@ -228,8 +228,8 @@ impl Fs {
         self.cluster.mdt_of(fid)
     }
 
-    /// The link to the target that serves `mirror`. One that is newer than the map is asked of the MGS, if that is in this process; else
-    /// the map that a heartbeat brings is waited for.
+    /// The link to the target of `mirror`. For a mirror that is newer than the map, asks an MGS in this process, or waits for the map that a
+    /// heartbeat brings.
     pub(crate) fn ost(&self, mirror: MirrorId, deadline: Instant) -> Result<Arc<Link>, Fault> {
         while !self.cluster.has_mirror(mirror) {
             match self.cluster.newer_map(deadline) {
@@ -267,12 +267,12 @@ impl Fs {
             .ok_or_else(|| Fault::new(Code::Invalid, format!("handle {} is not open", handle.0)))
     }
 
-    /// The file's fault if it lost acknowledged bytes; the loss is then the file's until its last descriptor is closed.
+    /// Fails if the file lost acknowledged bytes. The file is then errored until its last descriptor is closed.
     pub(crate) fn check_poison(&self, file: &File) -> Result<(), Fault> {
         let is_held = file.meta.lock().pins > 0;
         let loss = match is_held {
             true => self.id.losses.of(file.fid),
-            // The background asks; who opens the file next is to hear of it.
+            // The background asks. The loss stays for the next open.
             false => self.id.losses.peek(file.fid),
         };
         let mut meta = file.meta.lock();
@@ -292,16 +292,16 @@ impl Fs {
         }
     }
 
-    /// Unties a descriptor's or a call's pin; the last one of an orphan lets the file go.
+    /// Removes the pin of a descriptor or a call. The last pin of an orphan releases the file.
     pub(crate) fn unpin(&self, file: &Arc<File>, why: For, deadline: Instant) {
-        // No open of it comes between the last pin's going and the MDT's hearing of that. (A lock that is not to be had in time is done
-        // without: the caller cannot be told, and who opens it then finds it gone.)
+        // Under the fid lock no open comes between the end of the last pin and the release. If the lock is not free in time, this goes on
+        // without it: the caller cannot get an error, and a later open finds the file gone.
         let is_orphan = file.meta.lock().is_orphan;
         let _fid_lock = is_orphan.then(|| self.names.lock_fid(file.fid, deadline));
         if self.files.unpin(file, why) {
             self.id.gone.add(file.fid, None);
             if let Err(fault) = self.ask_until(file.fid, &Release { fid: file.fid }, deadline) {
-                // It goes with the session then.
+                // The orphan is removed with the session then.
                 tracing::warn!("releasing the unlinked file {}: {fault}", file.fid);
             }
         }
@@ -335,7 +335,7 @@ impl Drop for Fs {
     }
 }
 
-/// client-C1: locks of a file are waited for no longer than the call may take.
+/// client-C1: waits for locks of a file end with the call's deadline.
 impl File {
     pub fn lock_order(&self, deadline: Instant) -> Result<MutexGuard<'_, ()>, Fault> {
         self.order.try_lock_until(deadline).ok_or_else(|| self.busy())
@@ -354,7 +354,7 @@ impl File {
     }
 }
 
-/// Waits for the end, at most `time`. True: it is the end.
+/// Waits for the client's end, at most `time`. True: it has ended.
 pub(crate) fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -373,7 +373,7 @@ pub(crate) fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {
     }
 }
 
-/// Every commit interval: what nobody fsynced is flushed, then told to the MDT.
+/// Runs one round of flushes and updates per commit interval.
 fn settle_loop(weak: &Weak<Fs>) {
     let Some(interval) = weak.upgrade().map(|fs| fs.settings.commit_interval) else { return };
     while !wait_for_stop(weak, interval) {

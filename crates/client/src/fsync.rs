@@ -1,4 +1,4 @@
-//! Fsync, and what close says.
+//! Fsync, and the errors that close reports.
 
 use types::{Fault, Fid};
 
@@ -12,16 +12,16 @@ impl Fs {
         self.check_poison(&self.opened(handle)?.file)
     }
 
-    /// True if `flush` has nothing to find out: all targets are in this process, so no restart of one can lose what it
-    /// acknowledged. (Errors of the medium show at fsync, as on a local file system.)
+    /// True if `flush` cannot fail: all targets are in this process, so that no restart loses an acknowledged change. Errors of the medium show
+    /// at fsync, as on a local file system.
     pub fn is_fate_shared(&self) -> bool {
         self.cluster.is_fate_shared()
     }
 
-    /// Returns when the file's bytes, size, times and entry are durable. (`data_only` would allow less; nothing is saved by it.)
+    /// Returns when the file's bytes, size, times and entry are durable. `data_only` would allow less, but saves nothing.
     ///
-    /// The mtime of an overwrite is durable with its bytes: objects keep it, and the MDT's flushed `Writing` state makes who
-    /// finds the file after a power loss ask them. So one device flush is enough where neither size nor written bits changed.
+    /// The mtime of an overwrite is durable with its bytes, since objects keep it. After a power loss the MDT's flushed `Writing` state makes the
+    /// next client ask the objects. So one device flush is enough if neither size nor written bits changed.
     pub fn fsync(&self, handle: Handle, _data_only: bool) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let (file, deadline) = (&opened.file, self.deadline());
@@ -33,14 +33,14 @@ impl Fs {
         if section.is_among_others() {
             return self.fsync_for_all(&section);
         }
-        // 1. Bytes: on every object with unflushed ones, whoever wrote them.
+        // 1. Flush every object with unflushed bytes.
         let order = file.lock_order(deadline)?;
         let (snapshot, is_untold) = {
             let meta = file.meta.lock();
             (meta.progress.snapshot(), meta.progress.is_data_untold())
         };
         self.flush_marks(file, &snapshot.marks, deadline)?;
-        // 2. Size, times, written bits.
+        // 2. Report size, times and written bits.
         match is_untold {
             true => self.settle_snapshot(file, &snapshot, deadline)?,
             false => {
@@ -51,12 +51,12 @@ impl Fs {
             }
         }
         drop(order);
-        // 3. The MDT's entries that concern it: its making, its inline content, what step 2 told.
+        // 3. Flush the MDT's entries of the file: its creation, its inline content, step 2.
         let mark = file.meta.lock().mdt_mark;
         if let Some(mark) = mark {
             self.flush_marks(file, &[mark], deadline)?;
         }
-        // What was told of it by name, or before it was opened here, stands under no mark of the file.
+        // Changes by name, or before it was opened here, have no mark at the file.
         let mdt = self.mdt(file.fid)?;
         if !mdt.is_all_flushed() {
             mdt.flush(deadline)?;
@@ -69,14 +69,14 @@ impl Fs {
         Ok(())
     }
 
-    /// Among others: whatever any of them has written.
+    /// Beside other clients: flushes the bytes of all of them.
     fn fsync_for_all(&self, section: &Section<'_>) -> Result<(), Fault> {
         let (file, deadline) = (&section.file, section.deadline);
         let order = file.lock_order(deadline)?;
         let snapshot = file.meta.lock().progress.snapshot();
         let layout = file.share_body(deadline)?.layout.clone();
         if let Some(layout) = layout {
-            // Own marks first: a target that restarted may have lost some of them.
+            // This client's marks first: a restarted target may have lost some of them.
             self.flush_marks(file, &snapshot.marks, deadline)?;
             self.flush_objects(&layout, file.fid, deadline)?;
             self.tell_flushed(file, &snapshot, deadline)?;
@@ -91,17 +91,17 @@ impl Fs {
         if self.opened(handle)?.flags.sync { self.fsync(handle, true) } else { Ok(()) }
     }
 
-    /// Makes every change at the MDT that was acknowledged durable: names, attributes, sizes that were set. (One log serves all.)
+    /// Makes every acknowledged change at the MDT durable: names, attributes, sizes. One log has them all.
     pub fn fsync_meta(&self, fid: Fid) -> Result<(), Fault> {
         let mdt = self.mdt(fid)?;
-        // What others had acknowledged, this client does not know of.
+        // This client does not know the acknowledged changes of other clients, so beside them it always flushes.
         if mdt.is_all_flushed() && !self.is_shared() { Ok(()) } else { mdt.flush(self.deadline()) }
     }
 
     /// Makes every change of names that was acknowledged durable.
     pub fn fsync_dir(&self, dir: Fid) -> Result<(), Fault> {
         self.fsync_meta(dir)?;
-        // Creations that could not be replayed after a restart of the MDT stand under their parent, too.
+        // A creation that could not be replayed after a restart of the MDT is a loss of its parent too.
         match self.id.losses.of(dir) {
             Some(fault) => {
                 self.id.losses.forget(dir);
@@ -111,12 +111,12 @@ impl Fs {
         }
     }
 
-    /// The descriptor is closed. Nothing can be reported any more; `flush` came before.
+    /// Closes the descriptor. It cannot report an error; `flush` came before.
     pub fn release(&self, handle: Handle) {
         self.release_owned(handle, None);
     }
 
-    /// As `release`; `flock` is the owner of flock locks that go with the open file description.
+    /// As `release`. `flock`: owner of flock locks that end with the open file description.
     pub fn release_owned(&self, handle: Handle, flock: Option<u64>) {
         if let Some(opened) = self.files.take_handle(handle) {
             self.release_locks(handle, opened.file.fid, flock, self.deadline());

@@ -1,6 +1,6 @@
-//! The objects that this client knows to be dead: what was written to them is not sent again after a restart.
+//! Objects that this client knows to be removed. Writes to them are not replayed after a restart.
 //!
-//! The MDT has them destroyed. A replay that came after that would make them anew, and no record would name them.
+//! The MDT destroys these objects. A later replay would make them again, without a record that names them.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -11,17 +11,18 @@ use wire::{Request, Wire};
 
 use crate::slots::Sendable;
 
-/// Requests are kept for a commit interval or two; this many removals in that time is a very busy client. Past it the oldest
-/// is forgotten, which at worst leaves an object for fsck to find.
+/// Most remembered removals. Requests are retained for a commit interval or two, and few clients remove as many files in that time. Past it the
+/// oldest is dropped, which at worst leaves an object for fsck.
 const GONE_MAX: usize = 65_536;
-/// Removed inodes of which `stat` still knows. Who asks has it open, and asks soon; the oldest is forgotten and `ESTALE`.
+/// Most removed inodes that `stat` still knows. A program that asks has the inode open, and asks soon. Past it the oldest is dropped, and
+/// `ESTALE`.
 const REMEMBERED_MAX: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Gone {
-    /// A file with all its objects, or those of one generation.
+    /// Files with all their objects, or those of one generation.
     list: Mutex<VecDeque<(Fid, Option<Generation>)>>,
-    /// What `stat` last told of inodes without a name: a directory that is somebody's working directory, a path descriptor.
+    /// Last attributes of inodes without a name, such as a process's working directory or a path descriptor.
     last_seen: Mutex<VecDeque<Attr>>,
 }
 
@@ -34,7 +35,7 @@ impl Gone {
         list.push_back((fid, generation));
     }
 
-    /// The MDT has no record of this inode any more, but the kernel may.
+    /// Remembers an inode that the MDT has removed, and the kernel may still know.
     pub fn remember(&self, attr: Attr) {
         let mut seen = self.last_seen.lock();
         if seen.len() == REMEMBERED_MAX {
@@ -43,12 +44,12 @@ impl Gone {
         seen.push_back(attr);
     }
 
-    /// What is remembered of an inode that is gone; nlink is 0.
+    /// Attributes of a removed inode; nlink is 0.
     pub fn attr_of(&self, fid: Fid) -> Option<Attr> {
         self.last_seen.lock().iter().rev().find(|a| a.fid == fid).copied()
     }
 
-    /// Drops from `requests` those that touch dead objects.
+    /// Removes from `requests` those that touch removed objects.
     pub fn sift<T>(&self, requests: &mut Vec<T>, request: impl Fn(&T) -> &Sendable) {
         let gone: HashSet<_> = self.list.lock().iter().copied().collect();
         let is_gone = |s: &Sendable| {

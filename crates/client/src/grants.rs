@@ -1,11 +1,11 @@
-//! What an OST keeps for us: space for bytes that a program was told are written and that this client, or its kernel, still holds.
+//! Grants: space that an OST keeps for this client's dirty pages.
 //!
-//! `write` holds nothing: it waits for its OSTs, and is told itself that they are full. Pages of shared mappings are held by the kernel,
-//! which does not say when they become dirty, and writes them later, when the program can hardly be told of a full OST any more. Their
-//! writes alone use grants; the first one to an OST asks for one.
+//! `write` needs no grant: it waits for its OSTs, and reports a full OST itself. The kernel holds dirty pages of shared mappings. It does not
+//! say when they become dirty, and writes them later, when the program can hardly get an error. Only these writes use grants; the first one
+//! to an OST asks for one.
 //!
-//! client-Q4: what is believed here is no more than what the OST keeps, as long as it does not restart: what a write may use is taken away
-//! before it is sent, and comes back only with an answer that says that it was not used.
+//! client-Q4: a client believes in no more than its OST keeps, as long as the OST does not restart. The share of a write is taken off before it
+//!     is sent, and is put back only if the answer says that it was not used.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use crate::link::Link;
 use crate::overshoot::is_definite;
 use crate::request::Answer;
 
-/// Wished for per OST: the kernel lets a FUSE mount have a hundredth of its dirty pages, tens of MiB.
+/// Wanted grant per OST. The kernel lets a FUSE mount have a hundredth of all dirty pages, tens of MiB.
 const WISH_BYTES: u64 = 32 << 20;
-/// A grant that nothing used or asked for in so long is given back. The OST ends what it does not hear of in 60 s.
+/// A grant that was not used for this time is given back. The OST ends a grant that is not renewed in 60 s.
 const IDLE: Duration = Duration::from_secs(60);
-/// A full OST is not asked more often than this by those who write.
+/// Least pause between two requests of writers for a grant of a full OST.
 const ASK_PAUSE: Duration = Duration::from_secs(1);
-/// An OST that does not answer keeps no write waiting.
+/// Longest wait for an OST's answer about a grant.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -31,16 +31,16 @@ pub(crate) struct Granted(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Of this incarnation; another one keeps nothing for us.
+    /// Incarnation of the OST that gave the grant. Another one keeps nothing.
     incarnation: Incarnation,
     bytes: u64,
-    /// All that was ever taken and not put back.
+    /// Sum of all bytes that were taken and not put back.
     taken: u64,
     wanted_at: Option<Instant>,
     asked_at: Option<Instant>,
 }
 
-/// What one write may use.
+/// The share of a grant that one write may use.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Share {
     pub bytes: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Share {
 }
 
 impl Granted {
-    /// Takes what a write may use; nothing if there is not as much.
+    /// Takes the share of a write, or nothing if the grant has less.
     pub fn take(&self, bytes: u64, now: Instant) -> Share {
         let mut state = self.0.lock();
         state.wanted_at = Some(now);
@@ -60,7 +60,7 @@ impl Granted {
         Share { bytes, incarnation: state.incarnation }
     }
 
-    /// The write was answered, or was given up.
+    /// The write was answered or abandoned.
     pub fn answered(&self, share: Share, answer: &Result<Answer<WriteReply>, Fault>) {
         let is_unused = match answer {
             Ok(answer) => !answer.reply.granted && answer.mark.incarnation == share.incarnation,
@@ -73,7 +73,7 @@ impl Granted {
         }
     }
 
-    /// How much to ask for; `None`: nothing, for now.
+    /// The grant to ask for; `None`: do not ask now.
     fn wish(&self, now: Instant, is_time: impl Fn(&State) -> bool) -> Option<(u64, u64)> {
         let mut state = self.0.lock();
         if !is_time(&state) {
@@ -82,13 +82,13 @@ impl Granted {
         state.asked_at = Some(now);
         let is_idle = state.wanted_at.is_none_or(|at| now.duration_since(at) >= IDLE);
         if is_idle {
-            // Given back before the OST is told.
+            // Ended here before the OST hears of it.
             (state.bytes, state.wanted_at) = (0, None);
         }
         Some((if is_idle { 0 } else { WISH_BYTES }, state.taken))
     }
 
-    /// `taken`: as it was when the question was sent. Writes meanwhile may have been carried out before or after it.
+    /// Notes the OST's answer. `taken`: the sum when the request was sent. Later writes may have been carried out before or after it.
     fn set(&self, incarnation: Incarnation, bytes: u64, taken: u64) {
         let mut state = self.0.lock();
         let since = if state.incarnation == incarnation { state.taken.saturating_sub(taken) } else { 0 };
@@ -98,7 +98,7 @@ impl Granted {
 }
 
 impl Link {
-    /// After writes that use grants: if little is left, more is asked for.
+    /// Called after writes that use a grant. Asks for more if little is left.
     pub fn want_grant(&self, deadline: Instant) {
         let now = Instant::now();
         let is_time = |s: &State| {
@@ -110,7 +110,7 @@ impl Link {
         }
     }
 
-    /// From time to time: the grant is renewed, or given back if nothing needs it.
+    /// Renews the grant, or gives it back if it is not needed. Called from time to time.
     pub fn renew_grant(&self, deadline: Instant) {
         let wish = self.granted.wish(Instant::now(), |s| s.wanted_at.is_some());
         wish.into_iter().for_each(|wish| self.ask_grant(wish, deadline));

@@ -1,4 +1,4 @@
-//! Growth: an inline file moves to objects (rule meta-O4).
+//! Inline-to-object migration (`Grow`): an inline file moves to objects (meta-O4).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,15 +17,15 @@ use crate::objects::Stopped;
 use crate::open::is_written;
 use crate::write::Use;
 
-/// Growths of one call; those before the last were given up by others, who changed the record meanwhile. As in `room`.
+/// Most migrations of one call. All but the last were abandoned because other clients changed the record meanwhile. As in `room`.
 const GROWTHS_MAX: u32 = 8;
 
 impl Fs {
-    /// Gives the file objects. Nothing is read or written meanwhile. Done already if another call was first. It does not wait for room: the
-    /// caller has a section, and may do so without it.
+    /// Moves the file to objects. No read or write runs meanwhile. Does nothing if another call has done it. It does not wait for free space,
+    /// since the caller is in a section; the caller may wait without it.
     ///
-    /// Refused for want of space it leaves a pending layout. The next try buries that and makes one of its own, so each costs a dead record
-    /// and all bytes once more.
+    /// Without free space it leaves a pending layout. The next try abandons that layout for a new one, so each try costs a record in the unlink
+    /// log and writes all bytes again.
     pub(crate) fn grow(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Stopped> {
         self.grow_once(file, deadline).map_err(|stopped| match stopped {
             Stopped::Failed(_) | Stopped::Full { .. } => stopped,
@@ -56,7 +56,7 @@ impl Fs {
             self.carry_over(file, &inode.attr, &layout, &cap, deadline)?;
             tries += 1;
             match self.switch(file, layout, &cap, inode.attr.mtime, deadline) {
-                // Another has changed the record since, and has given this growth up.
+                // Another client has changed the record since, which abandons this migration.
                 Err(fault) if fault.code == Code::Stale && tries < GROWTHS_MAX => {}
                 switched => break (cap, switched.map_err(Stopped::Failed)?, answer.mark),
             }
@@ -72,7 +72,7 @@ impl Fs {
         Ok(())
     }
 
-    /// 2. All bytes go to the objects, and are flushed.
+    /// 2. Writes all bytes to the objects, and flushes them.
     fn carry_over(
         &self,
         file: &File,
@@ -87,7 +87,7 @@ impl Fs {
         self.flush_marks(file, &snapshot.marks, deadline).map_err(Stopped::Failed)
     }
 
-    /// 3. One entry switches the layout and drops the inline bytes. `Stale`: the layout does not wait for that any more.
+    /// 3. One entry switches the layout and drops the inline bytes. `Stale`: the pending layout was abandoned.
     fn switch(
         &self,
         file: &File,
@@ -121,7 +121,7 @@ impl Fs {
         let has_holes = attr.blocks < attr.size.div_ceil(512);
         let mut reserved = None;
         while at < attr.size {
-            // A hole stays one.
+            // A hole stays a hole.
             if has_holes || reserved.is_none_or(|pages| pages > 0) {
                 let found = self.seek_in_record(file, at, deadline).map_err(Stopped::Failed)?;
                 reserved = Some(found.reserved);
@@ -138,7 +138,7 @@ impl Fs {
                 .map_err(|halt| halt.stopped)?;
             at += buf.len() as u64;
         }
-        // Nor is space lost that was kept.
+        // Reserved pages stay reserved.
         let pages = reserved.unwrap_or(0);
         for page in (0..64).filter(|p| pages >> p & 1 == 1) {
             let begin = page * PAGE_SIZE as u64;
