@@ -207,6 +207,7 @@ impl Direct {
                     return Err(at_place(&self.path, e, verb, offset, len));
                 }
             }
+            assert_eq!(results.len(), left.len(), "each operation has its result");
             // A device that makes progress does not hang.
             if results.iter().any(|moved| moved.as_ref().is_ok_and(|bytes| *bytes > 0)) {
                 deadline = Instant::now() + self.patience;
@@ -273,6 +274,7 @@ fn rounds(verb: Verb, parts: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Piec
                 rounds.push(std::mem::take(&mut round));
                 used = 0;
             }
+            assert!(used < LANE_BYTES, "a round has space for one more piece");
             let bytes = (len - skip).min(LANE_BYTES - used);
             let operation = Operation { verb, offset: offset + skip as u64, part: used..used + bytes };
             round.push(Piece { part, skip, operation });

@@ -128,9 +128,14 @@ impl Volume {
         // one of them and becomes durable too. The tail lock is not held.
         let mark = self.seen.mark.load(Ordering::Acquire);
         let seq = self.seen.seq.load(Ordering::Acquire);
+        assert!(mark <= seq, "disk-V3: a flush mark is in an entry that was written");
         self.flush_media()?;
         self.flushed_seq.fetch_max(seq, Ordering::AcqRel);
         self.sealed_seq.fetch_max(mark, Ordering::AcqRel);
+        // In this order: both only rise.
+        let (sealed, flushed) = (self.sealed_seq(), self.flushed_seq());
+        assert!(sealed <= flushed, "disk-V3: an entry is flushed before it is sealed");
+        assert!(flushed <= self.last_seq(), "disk-V3: an entry is written before it is flushed");
         Ok(())
     }
 }
