@@ -65,6 +65,7 @@ impl Default for Recent {
 
 impl Recent {
     pub fn with_room(changes: usize) -> Recent {
+        assert!(changes < END as usize, "a link can name each change");
         let nodes = iter::repeat_with(OnceLock::new).take(changes).collect();
         let keys = [const { AtomicU64::new(0) }; FILTER_WORDS];
         Recent { row: Arc::new(Row { keys, head: no_links(), nodes }), seen: 0, bytes: 0 }
@@ -122,8 +123,13 @@ impl Recent {
             let room = (2 * self.iter().count()).max(16).max(self.row.nodes.len());
             let mut own = Recent::with_room(room);
             self.iter().for_each(|(key, value)| own.push(*key, value.cloned()));
+            debug_assert_eq!(own.changes(), own.iter().count(), "kv-N3: a copy has each key once");
             *self = own;
         }
+        assert!(
+            (self.seen as usize) < self.row.nodes.len(),
+            "kv-N3: the array has space for one more change"
+        );
         self.push(key, value);
     }
 
@@ -137,6 +143,8 @@ impl Recent {
         for (level, links) in before.iter().enumerate() {
             next[level].store(links[level].load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        let follower = self.row.node(next[0].load(Ordering::Relaxed));
+        debug_assert!(follower.is_none_or(|node| key <= node.key), "kv-N2: links lead forward in key order");
         self.row.note(&key);
         let is_new = self.row.nodes[self.seen as usize].set(Node { key, value, next }).is_ok();
         assert!(is_new, "one writer adds at a time");

@@ -201,6 +201,10 @@ impl Sums {
         }
     }
     fn minus(self, less: Sums) -> Sums {
+        assert!(self.leaves >= less.leaves, "a tree loses no more leaves than it has");
+        assert!(self.pages >= less.pages, "a tree loses no more pages than it has");
+        assert!(self.here_bytes >= less.here_bytes, "a tree loses no more memory than it has");
+        assert!(self.away >= less.away, "a tree loses no more `Away`s than it has");
         Sums {
             leaves: self.leaves - less.leaves,
             pages: self.pages - less.pages,
@@ -238,6 +242,8 @@ impl Inner {
             (inner.firsts[inner.count], inner.children[inner.count]) = (first, Some(child));
             inner.count += 1;
         }
+        assert!(inner.count > 0, "kv-T3: no node is empty");
+        debug_assert!(inner.firsts()[1..].is_sorted_by(|a, b| a < b), "kv-T1: keys rise from child to child");
         // No search compares the first child's key (kv-T1), so it does not count for the prefix.
         if let [_, second, .., last] = &inner.firsts[..inner.count] {
             inner.prefix = second.common_prefix(last);
@@ -392,6 +398,17 @@ impl Tree {
         &self.sums
     }
 
+    /// The sums, counted anew over all leaves; for checks. Lost records cannot be counted, and are taken as they are.
+    fn counted(&self) -> Sums {
+        let mut sums = Sums { lost: self.sums.lost, ..Sums::default() };
+        let mut tip = |child: &Child| {
+            sums = sums.plus(child.sums());
+            ControlFlow::<()>::Continue(())
+        };
+        let _ = self.root.as_ref().map(|root| visit(root, &Key::default(), None, &mut tip));
+        sums
+    }
+
     fn over(mut row: Row, shape: &Shape, sums: Sums) -> Tree {
         while row.len() > 1 {
             row = nodes(row, shape);
@@ -506,6 +523,7 @@ impl Tree {
         if edits.is_empty() {
             return Edited::same(self);
         }
+        debug_assert!(edits.is_sorted_by(|a, b| a.0 < b.0), "changes are in key order, each key once");
         let (made, replaced, aways) = (Cell::default(), Cell::default(), RefCell::default());
         let work = Work { shape, made, replaced, aways, emptied: RefCell::default(), bare };
         let row = match &self.root {
@@ -517,6 +535,7 @@ impl Tree {
         };
         let sums = self.sums.plus(work.made.get()).minus(work.replaced.get());
         let tree = Tree::over(row, shape, sums);
+        debug_assert_eq!(tree.counted(), tree.sums, "sums are those over the leaves");
         Edited { tree, replaced: work.aways.into_inner(), emptied: work.emptied.into_inner() }
     }
 }
@@ -584,7 +603,9 @@ fn edit(at: &Child, end: Option<&Key>, edits: &[Edit<'_>], work: &Work<'_>) -> O
                     leaves(pieces, work)
                 }),
                 Err(Gap::Lost(stretch)) => divided(tip, stretch, edits, work),
-                Err(Gap::Away(away)) => unreachable!("kv-I3: {:?} is to change, and was not loaded", away.home),
+                Err(Gap::Away(away)) => {
+                    unreachable!("kv-I3: {:?} is to change, and was not loaded", away.home)
+                }
             };
             if new.as_ref().is_some_and(Vec::is_empty) {
                 work.emptied.borrow_mut().extend(edits.first().map(|(key, _)| **key));

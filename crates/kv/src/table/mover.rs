@@ -93,6 +93,7 @@ impl Mover {
 
     fn end(&self, replaced: (Tree, Moving)) {
         let mut work = self.work.lock();
+        assert!(work.is_begun, "the mover ends only work that it has begun");
         work.is_begun = false;
         let before = work.replaced.replace(replaced);
         drop(work);
