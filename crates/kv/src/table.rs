@@ -1,5 +1,5 @@
 //! The in-memory table: a persistent (copy-on-write) tree of packed leaves (tree.rs, leaf.rs) under a memtable of the latest changes
-//! (recent.rs). Both are shared with every snapshot.
+//! (memtable.rs). Both are shared with every snapshot.
 //!
 //! Why a memtable: each batch is published at once, and in the tree each batch would copy its path from the root. The memtable copies
 //! nothing; the tree changes once per `Shape::changes` changes and copies each touched leaf once for all of them. A full memtable becomes
@@ -7,7 +7,7 @@
 //! goes on (mover.rs).
 //!
 //! kv-I1: `size` of a version is the sum over the records that it shows: `recent` hides `moving`, and `moving` hides `base`.
-//! kv-I2: a memtable has at most `Shape::changes` changes and `RECENT_BYTES_MAX` of values, plus one batch. `recent` may hold `MOVES_LATE`
+//! kv-I2: a memtable has at most `Shape::changes` changes and `MEMTABLE_BYTES_MAX` of values, plus one batch. `recent` may hold `MOVES_LATE`
 //!     times as much while the mover is late.
 //! kv-I3: the leaf of each key in a memtable is in memory in `base`, or lost.
 //! kv-I4: while `moving` is set, `base` does not change.
@@ -25,8 +25,8 @@ use crate::checkpoint::{self, StreamError};
 use crate::home::{self, Away};
 use crate::leaf::{Content, Edit, Leaf};
 use crate::medium::{Item, Medium, OnMedium};
+use crate::memtable::Memtable;
 use crate::published::{Published, Reader};
-use crate::recent::Recent;
 use crate::tree::{Edited, Gap, Shape, Stretch, Tip, Tree};
 use crate::value::{Damage, verified};
 use crate::{
@@ -40,7 +40,7 @@ use cache::Cache;
 use mover::{Mover, Moving};
 
 /// Bytes of values in a memtable at which its changes move to the tree.
-const RECENT_BYTES_MAX: u64 = 1 << 20;
+const MEMTABLE_BYTES_MAX: u64 = 1 << 20;
 /// Extra capacity of a memtable for one more batch; most batches are smaller.
 const BATCH_ROOM: usize = 64;
 /// A mover is late when the active memtable is this many times full. The writer then moves both memtables itself, and does not wait.
@@ -58,7 +58,7 @@ pub struct Version {
     /// The immutable memtable, whose changes are moving to `base`.
     moving: Option<Moving>,
     /// The active memtable. The value `None` is a tombstone: it hides a record below.
-    recent: Recent,
+    recent: Memtable,
     size: Size,
     /// `size.bytes` when changes last moved to the tree.
     settled_bytes: u64,
@@ -66,8 +66,8 @@ pub struct Version {
 }
 
 /// A new active memtable.
-fn row(shape: &Shape) -> Recent {
-    Recent::with_room(shape.changes + BATCH_ROOM)
+fn row(shape: &Shape) -> Memtable {
+    Memtable::with_capacity(shape.changes + BATCH_ROOM)
 }
 
 impl Version {
@@ -149,7 +149,8 @@ impl Version {
     }
 
     fn is_full(&self, shape: &Shape, times: usize) -> bool {
-        self.recent.changes() > shape.changes * times || self.recent.bytes() > RECENT_BYTES_MAX * times as u64
+        self.recent.changes() > shape.changes * times
+            || self.recent.bytes() > MEMTABLE_BYTES_MAX * times as u64
     }
 
     /// Replaces `base`, and takes records that were found lost out of `size`.
@@ -396,7 +397,7 @@ impl Engine for Table {
         let version = Version::clone(&of.0);
         // The memtables move first: the leaves of their keys must be in memory (kv-I3), and `forgotten` drops leaves.
         let base = version.settled(&self.shape).forgotten();
-        TableView(Arc::new(Version { base, moving: None, recent: Recent::default(), ..version }))
+        TableView(Arc::new(Version { base, moving: None, recent: Memtable::default(), ..version }))
     }
 
     fn settle(&self) {
@@ -565,7 +566,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             Err(Miss::Damage(lost)) if self.0.latest(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
                 let settled =
-                    Version { base, moving: None, recent: Recent::default(), ..Version::clone(&self.0) };
+                    Version { base, moving: None, recent: Memtable::default(), ..Version::clone(&self.0) };
                 settled.show(&seen, to, f)
             }
             shown => shown,

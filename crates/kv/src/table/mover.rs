@@ -18,13 +18,13 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Table;
 use crate::home;
-use crate::recent::Recent;
+use crate::memtable::Memtable;
 use crate::tree::{Edited, Tree};
 
 /// An immutable memtable, and the bytes of all records as of its last change.
 #[derive(Clone)]
 pub struct Moving {
-    pub row: Recent,
+    pub row: Memtable,
     pub settled_bytes: u64,
 }
 
@@ -113,7 +113,7 @@ impl Table {
         let mut moved = base.edited(&moving.row.iter().collect::<Vec<_>>(), &self.shape);
         if self.brings_neighbours(&mut moved).is_ok() {
             self.published.publish_if(|newest| {
-                newest.moving.as_ref().filter(|now| now.row.is_same_row(&moving.row))?;
+                newest.moving.as_ref().filter(|now| now.row.is_same(&moving.row))?;
                 let mut next = newest.clone();
                 next.end_to_move(std::mem::take(&mut moved));
                 self.mover.moved.fetch_add(1, Ordering::Relaxed);
