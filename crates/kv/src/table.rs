@@ -2,15 +2,15 @@
 //! (memtable.rs). Both are shared with every snapshot.
 //!
 //! Why a memtable: each batch is published at once, and in the tree each batch would copy its path from the root. The memtable copies
-//! nothing; the tree changes once per `Shape::changes` changes and copies each touched leaf once for all of them. A full memtable becomes
-//! immutable (`moving`) and a new active one (`recent`) takes its place. The mover applies the immutable one to the tree while the writer
-//! goes on (mover.rs).
+//! nothing; the tree changes once per `Shape::changes` changes and copies each touched leaf once for all of them. The full memtable of a
+//! version (`active`) becomes its immutable one, and a new one takes its place. The mover applies the immutable memtable to the tree while
+//! the writer goes on (mover.rs).
 //!
-//! kv-I1: `size` of a version is the sum over the records that it shows: `recent` hides `moving`, and `moving` hides `base`.
-//! kv-I2: a memtable has at most `Shape::changes` changes and `MEMTABLE_BYTES_MAX` of values, plus one batch. `recent` may hold `MOVES_LATE`
-//!     times as much while the mover is late.
+//! kv-I1: `size` of a version is the sum over the records that it shows: `active` hides `immutable`, and `immutable` hides `base`.
+//! kv-I2: a memtable has at most `Shape::changes` changes and `MEMTABLE_BYTES_MAX` of values, plus one batch. `active` may hold
+//!     `MOVES_LATE` times as much while the mover is late.
 //! kv-I3: the leaf of each key in a memtable is in memory in `base`, or lost.
-//! kv-I4: while `moving` is set, `base` does not change.
+//! kv-I4: while `immutable` is set, `base` does not change.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ mod cache;
 mod mover;
 
 use cache::Cache;
-use mover::{Mover, Moving};
+use mover::{Immutable, Mover};
 
 /// Bytes of values in a memtable at which its changes move to the tree.
 const MEMTABLE_BYTES_MAX: u64 = 1 << 20;
@@ -56,9 +56,9 @@ const AHEAD_WITHIN: usize = 8 * AHEAD;
 pub struct Version {
     base: Tree,
     /// The immutable memtable, whose changes are moving to `base`.
-    moving: Option<Moving>,
+    immutable: Option<Immutable>,
     /// The active memtable. The value `None` is a tombstone: it hides a record below.
-    recent: Memtable,
+    active: Memtable,
     size: Size,
     /// `size.bytes` when changes last moved to the tree.
     settled_bytes: u64,
@@ -66,13 +66,13 @@ pub struct Version {
 }
 
 /// A new active memtable.
-fn row(shape: &Shape) -> Memtable {
+fn empty_memtable(shape: &Shape) -> Memtable {
     Memtable::with_capacity(shape.changes + BATCH_ROOM)
 }
 
 impl Version {
     fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
-        let changed = self.recent.get(key).or_else(|| self.moving.as_ref()?.row.get(key));
+        let changed = self.active.get(key).or_else(|| self.immutable.as_ref()?.memtable.get(key));
         match changed {
             Some(changed) => Ok(changed.map(Content::of)),
             None => self.base.get(key),
@@ -96,35 +96,35 @@ impl Version {
             self.size.bytes += record_bytes(&key, new.raw().len());
             self.size.records += 1;
         }
-        self.recent.add(key, value);
+        self.active.add(key, value);
         old.unwrap_or(0)
     }
 
     /// Moves all changes of both memtables to the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
-        (self.moving, self.recent) = (None, row(shape));
+        (self.immutable, self.active) = (None, empty_memtable(shape));
         self.settled_bytes = self.size.bytes;
         debug_assert!(self.is_summed(), "kv-I1: moved changes lead to the same sums");
     }
 
     /// Makes the active memtable the immutable one. Returns the mover's work.
-    fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Moving) {
-        assert!(self.moving.is_none(), "kv-I4: one memtable moves at a time");
-        assert!(self.recent.changes() > 0, "an empty memtable does not move");
-        let row = std::mem::replace(&mut self.recent, row(shape));
-        let moving = Moving { row, settled_bytes: self.size.bytes };
-        self.moving = Some(moving.clone());
-        (self.base.clone(), moving)
+    fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Immutable) {
+        assert!(self.immutable.is_none(), "kv-I4: one memtable moves at a time");
+        assert!(self.active.changes() > 0, "an empty memtable does not move");
+        let memtable = std::mem::replace(&mut self.active, empty_memtable(shape));
+        let immutable = Immutable { memtable, settled_bytes: self.size.bytes };
+        self.immutable = Some(immutable.clone());
+        (self.base.clone(), immutable)
     }
 
     /// Puts the mover's tree in place of `base` and drops the immutable memtable.
     fn end_to_move(&mut self, moved: Edited) {
-        let Some(moving) = self.moving.take() else { return };
+        let Some(immutable) = self.immutable.take() else { return };
         let before = self.size.bytes;
         self.take(moved);
         assert!(self.size.bytes <= before, "kv-I1: a move adds no record");
-        self.settled_bytes = moving.settled_bytes.saturating_sub(before - self.size.bytes);
+        self.settled_bytes = immutable.settled_bytes.saturating_sub(before - self.size.bytes);
         debug_assert!(self.is_summed(), "kv-I1: moved changes lead to the same sums");
     }
 
@@ -149,8 +149,8 @@ impl Version {
     }
 
     fn is_full(&self, shape: &Shape, times: usize) -> bool {
-        self.recent.changes() > shape.changes * times
-            || self.recent.bytes() > MEMTABLE_BYTES_MAX * times as u64
+        self.active.changes() > shape.changes * times
+            || self.active.bytes() > MEMTABLE_BYTES_MAX * times as u64
     }
 
     /// Replaces `base`, and takes records that were found lost out of `size`.
@@ -176,9 +176,14 @@ impl Version {
 
     /// The latest change of each key with `from <= key`, and `key < to` if that is given, in key order: a merge of both memtables.
     fn latest<'a>(&'a self, from: &Key, to: Option<&Key>) -> impl Iterator<Item = Edit<'a>> + use<'a> {
-        let mut older =
-            self.moving.as_ref().map(|moving| moving.row.range(from, to)).into_iter().flatten().peekable();
-        let mut newer = self.recent.range(from, to).peekable();
+        let mut older = self
+            .immutable
+            .as_ref()
+            .map(|immutable| immutable.memtable.range(from, to))
+            .into_iter()
+            .flatten()
+            .peekable();
+        let mut newer = self.active.range(from, to).peekable();
         std::iter::from_fn(move || match (older.peek(), newer.peek()) {
             (Some((old, _)), Some((new, _))) if old == new => {
                 older.next();
@@ -198,19 +203,19 @@ impl Version {
         f: &mut impl FnMut(&Key, Content<'_>) -> ControlFlow<B>,
         gap: &mut impl FnMut(Gap<'_>) -> ControlFlow<B, Arc<Leaf>>,
     ) -> ControlFlow<B> {
-        let mut recent = self.latest(from, to).peekable();
+        let mut changes = self.latest(from, to).peekable();
         let mut stored = |key: Key, stored: Content<'_>| {
-            while let Some((changed, value)) = recent.next_if(|(changed, _)| **changed < key) {
+            while let Some((changed, value)) = changes.next_if(|(changed, _)| **changed < key) {
                 value.map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
             }
-            match recent.next_if(|(changed, _)| **changed == key) {
+            match changes.next_if(|(changed, _)| **changed == key) {
                 None => f(&key, stored),
                 Some((_, Some(value))) => f(&key, Content::of(value)),
                 Some((_, None)) => ControlFlow::Continue(()),
             }
         };
         self.base.range(from, to, &mut stored, gap)?;
-        recent
+        changes
             .filter_map(|(key, value)| Some((key, value?)))
             .try_for_each(|(key, value)| f(key, Content::of(value)))
     }
@@ -335,7 +340,7 @@ impl Engine for Table {
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
             next.seq = upto;
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
-            match next.moving {
+            match next.immutable {
                 None if is_full(&next, 1) => to_move = Some(next.begin_to_move(&self.shape)),
                 // No mover runs, or it is late.
                 Some(_) if is_full(&next, 1) && (self.mover.withdraw() || is_full(&next, MOVES_LATE)) => {
@@ -347,8 +352,8 @@ impl Engine for Table {
             (next, replaced)
         });
         // Only after publication: the mover compares its work with the published version.
-        if let Some((base, moving)) = to_move {
-            self.mover.ask(base, moving);
+        if let Some((base, immutable)) = to_move {
+            self.mover.ask(base, immutable);
         }
         if is_settled {
             self.see_to_memory();
@@ -397,13 +402,13 @@ impl Engine for Table {
         let version = Version::clone(&of.0);
         // The memtables move first: the leaves of their keys must be in memory (kv-I3), and `forgotten` drops leaves.
         let base = version.settled(&self.shape).forgotten();
-        TableView(Arc::new(Version { base, moving: None, recent: Memtable::default(), ..version }))
+        TableView(Arc::new(Version { base, immutable: None, active: Memtable::default(), ..version }))
     }
 
     fn settle(&self) {
         self.published.publish_if(|newest| {
             let mut next =
-                (newest.recent.changes() > 0 || newest.moving.is_some()).then(|| newest.clone())?;
+                (newest.active.changes() > 0 || newest.immutable.is_some()).then(|| newest.clone())?;
             self.settle_all(&mut next);
             Some((next, 0))
         });
@@ -566,7 +571,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             Err(Miss::Damage(lost)) if self.0.latest(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
                 let settled =
-                    Version { base, moving: None, recent: Memtable::default(), ..Version::clone(&self.0) };
+                    Version { base, immutable: None, active: Memtable::default(), ..Version::clone(&self.0) };
                 settled.show(&seen, to, f)
             }
             shown => shown,

@@ -69,7 +69,7 @@ fn the_newest_state_adds_to_its_row_and_an_older_one_gets_its_own() {
     assert_eq!(shown(older.iter()), [(key(1), None), (key(3), None)]);
 }
 
-/// A row that is full is left with what can be seen: of one key the latest.
+/// A full array is replaced by one with the latest change of each key.
 #[test]
 fn a_key_that_changes_again_and_again_takes_little() {
     let mut memtable = Memtable::with_capacity(16);
@@ -82,7 +82,7 @@ fn a_key_that_changes_again_and_again_takes_little() {
     );
 }
 
-/// kv-N1, kv-N2: who reads beside the writer sees the state that he was given, whole and in order.
+/// kv-N1, kv-N2: a reader beside the writer sees its version whole and in order.
 #[test]
 fn readers_beside_a_writer() {
     const CHANGES: u64 = 20_000;
