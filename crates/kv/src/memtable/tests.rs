@@ -87,7 +87,7 @@ fn a_key_that_changes_again_and_again_takes_little() {
 fn readers_beside_a_writer() {
     const CHANGES: u64 = 20_000;
     let published = parking_lot::Mutex::new((0, Memtable::with_capacity(512)));
-    // Each change writes its number; the model of a state is what all keys were at its number.
+    // Each change writes its number; the model of a version is the value of all keys at its number.
     let at = |n: u64| n.wrapping_mul(0x9e37_79b9) % 61;
     std::thread::scope(|s| {
         for _ in 0..3 {
@@ -118,7 +118,7 @@ fn readers_beside_a_writer() {
     });
 }
 
-/// A search must stay short: about as many of a higher level as there should be.
+/// A search must stay short: each level has about as many links as it should.
 #[test]
 fn levels_are_spread() {
     let count = |at_least: usize| (0..640).filter(|n| levels(*n) >= at_least).count();
@@ -126,16 +126,16 @@ fn levels_are_spread() {
     assert!((110..=210).contains(&count(2)), "{}", count(2));
     assert!((20..=70).contains(&count(3)), "{}", count(3));
     assert!((4..=25).contains(&count(4)), "{}", count(4));
-    // No long stretch of the row without: neighbours in time are often neighbours in order.
+    // No long run of changes without a higher level: changes that arrive together are often neighbours in key order.
     let longest = (0..640).collect::<Vec<_>>().split(|n| levels(*n) >= 2).map(|run| run.len()).max();
     assert!(longest.is_some_and(|longest| longest <= 24), "{longest:?}");
 }
 
-/// Most keys that are asked for have no change: that must be seen without a search.
+/// Most keys that are looked up have no change: the filter must answer without a search.
 #[test]
 fn few_keys_without_a_change_are_searched_for() {
     let mut memtable = Memtable::with_capacity(320);
-    // Such keys as there are: entries of a directory, numbers in a row.
+    // Realistic keys: entries of a directory, consecutive numbers.
     let of =
         |kind: u8, n: u64| Key::new(&[&[kind][..], &7u64.to_be_bytes(), &n.to_be_bytes()].concat()).unwrap();
     let hash = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
