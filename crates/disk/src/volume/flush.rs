@@ -29,6 +29,7 @@ pub(super) struct Group {
 struct Inner {
     /// A flush leader is flushing, or waits for other threads.
     is_led: bool,
+    /// Threads that wait for the flush under way, or for the next one.
     waiting: Vec<Waiter>,
     /// Threads that took part in the last flush or waited for the next one when it ended.
     expected: usize,
@@ -36,10 +37,13 @@ struct Inner {
     took: Duration,
 }
 
+/// A thread that is parked until a leader wakes it.
 #[derive(Debug)]
 struct Waiter {
+    /// The seq that must be flushed before the thread may return.
     want: u64,
     thread: Thread,
+    /// Set before the thread is unparked, because `park` may also return without a wake-up.
     is_called: Arc<AtomicBool>,
 }
 
@@ -155,7 +159,7 @@ mod tests {
         let waiter = Waiter { want: 2, thread: std::thread::current(), is_called: is_called.clone() };
         volume.group.inner.lock().waiting.push(waiter);
         assert_eq!(volume.flush().unwrap(), Seq(1));
-        assert!(is_called.load(Ordering::Acquire), "or he would wait for ever");
+        assert!(is_called.load(Ordering::Acquire), "otherwise the waiter would wait for ever");
     }
 
     #[test]
@@ -172,6 +176,6 @@ mod tests {
         volume.flush_for_group().unwrap();
         let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
         assert_eq!(called, [true, false, true, false, true]);
-        assert_eq!(volume.group.inner.lock().expected, 6, "with who flushed");
+        assert_eq!(volume.group.inner.lock().expected, 6, "five waiters and the leader");
     }
 }

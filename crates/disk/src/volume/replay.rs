@@ -81,8 +81,8 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "log entry {} at position {} is damaged though entries up to {} were flushed, so what follows it cannot \
-             be trusted; keep the medium and restore the target from a copy, since no command gives such a log up yet",
+            "log entry {} at position {} is damaged though entries up to {} were flushed, so later entries \
+             cannot be trusted; keep the medium and restore the target from a copy, since no command abandons such a log yet",
             self.seq, self.pos, self.flushed_seq
         )
     }

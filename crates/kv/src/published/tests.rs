@@ -61,9 +61,9 @@ fn a_reader_within_a_reader_sees_what_is_newest() {
     publish(&published, 0);
     assert_eq!(freed.numbers(), [], "both are read");
     drop((outer, inner));
-    assert_eq!(freed.numbers(), [], "kv-R3: not by who reads");
+    assert_eq!(freed.numbers(), [], "kv-R3: a reader frees nothing");
     publish(&published, 0);
-    assert_eq!(freed.numbers(), [2], "that nobody took; the slot has 0 still");
+    assert_eq!(freed.numbers(), [2], "no reader took it; the slot still has 0");
     assert_eq!(published.reader().number, 3);
     publish(&published, 0);
     assert_eq!(freed.numbers(), [2, 0, 1]);

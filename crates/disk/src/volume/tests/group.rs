@@ -99,7 +99,7 @@ fn v7_the_tail_is_not_held_during_a_flush_and_one_more_flush_serves_all_who_wait
         waiters.into_iter().for_each(|w| w.join().unwrap());
     });
     assert_eq!(volume.flushed_seq(), Seq(1 + WAITERS));
-    assert_eq!(gate.begun(), before + 2, "the flush at the gate, and one for all who came later");
+    assert_eq!(gate.begun(), before + 2, "the flush at the gate, and one for all later callers");
     volume.flush().unwrap();
     assert_eq!(gate.begun(), before + 2, "nothing new, nothing to flush");
 }

@@ -50,7 +50,7 @@ fn a_checkpoint_that_fails_frees_what_nobody_reads() {
     let kept = || scene.on_medium().ground.area.pages_used() - scene.pages_named();
     let free = || scene.table.end_checkpoint(false);
     free();
-    assert!(kept() > 10 && reading.seq() == seq, "{}: somebody reads", kept());
+    assert!(kept() > 10 && reading.seq() == seq, "{}: a reader holds them", kept());
     drop(reading);
     assert!(kept() > 10, "{}", kept());
     free();
