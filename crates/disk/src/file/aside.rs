@@ -212,9 +212,8 @@ impl Aside {
     }
     fn end(&self, at: u64) {
         let mut begun = self.begun.lock();
-        if let Some(i) = begun.iter().position(|b| *b == at) {
-            begun.swap_remove(i);
-        }
+        let i = begun.iter().position(|b| *b == at).expect("a call that ends has begun");
+        begun.swap_remove(i);
         self.first_begun.store(begun.iter().copied().min().unwrap_or(NONE), Ordering::Release);
     }
 }

@@ -186,6 +186,7 @@ impl Direct {
 
     /// Carries out all operations, whole (disk-D3), and returns the lane to the caller; after an error it does not.
     fn carry_out(&self, mut lane: Box<dyn Lane>, round: &[Piece]) -> io::Result<Box<dyn Lane>> {
+        assert!(!round.is_empty(), "a round has an operation");
         let mut left: Vec<Operation> = round.iter().map(|p| p.operation.clone()).collect();
         let mut results = Vec::new();
         let mut deadline = Instant::now() + self.patience;
@@ -244,6 +245,7 @@ fn go_on(operation: &Operation, moved: io::Result<usize>) -> io::Result<Option<O
     if moved >= operation.part.len() {
         return Ok(None);
     }
+    assert!(operation.part.end <= LANE_BYTES, "an operation lies within its lane's buffer");
     let moved = moved / SECTOR_BYTES * SECTOR_BYTES;
     if moved == 0 {
         let kind = match operation.verb {

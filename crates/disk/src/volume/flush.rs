@@ -104,6 +104,7 @@ impl Volume {
         let mut called = Vec::new();
         {
             let mut group = self.group.inner.lock();
+            assert!(group.is_led, "one leader flushes at a time, and only it ends its flush");
             group.took = began.elapsed();
             group.expected = group.waiting.len() + 1;
             group.is_led = false;
@@ -173,6 +174,7 @@ mod tests {
         };
         volume.append(types::Epoch(1), b"x").unwrap();
         let all: Vec<_> = [1, 2, 1, 2, 2].into_iter().map(wait).collect();
+        volume.group.inner.lock().is_led = true;
         volume.flush_for_group().unwrap();
         let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
         assert_eq!(called, [true, false, true, false, true]);
