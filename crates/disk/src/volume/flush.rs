@@ -2,7 +2,7 @@
 //!
 //! Threads that flush after each write come back in step: a flush that serves them wakes them all. The first to return would flush
 //! for itself alone, and the others would wait for the flush after that one. The flush leader therefore waits first, until as many threads
-//! have arrived as at the last flush. It waits at most as long as one flush takes, which is what the others would lose otherwise.
+//! have arrived as at the last flush. It waits at most as long as one flush takes, which is what the others would wait otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
