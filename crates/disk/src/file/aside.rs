@@ -9,8 +9,9 @@
 //! disk-A4: where no thread can be started, the caller makes the call itself, without a deadline: an error would fail the volume.
 //!
 //! A write into the page cache waits for the device only when the cache is full of dirty pages, and handing each write to another thread
-//! costs more than the write. So the caller makes writes itself as long as no flush or discard takes long: a volume flushes every few seconds.
-//! Reads here are rare (superblocks, the log at the start, checkpoints, leaves of an index), and need no helper if the page cache has the bytes.
+//! costs more than the write. So the caller makes writes itself as long as no flush or discard takes long: a volume flushes every few
+//! seconds. Reads here are rare (superblocks, the log at the start, checkpoints, leaves of an index), and need no helper if the page cache
+//! has the bytes.
 
 use std::io;
 use std::sync::Arc;
