@@ -147,8 +147,8 @@ impl LeafArea {
         Ok(())
     }
 
-    /// A round, once per commit interval: discards some pages that were freed a while ago and are still free. Pages that are being discarded
-    /// cannot be allocated meanwhile, which does no harm because half of all pages is always free.
+    /// A round, once per commit interval: discards some pages that were freed a while ago and are still free. Pages that are being
+    /// discarded cannot be allocated meanwhile, which does no harm because half of all pages is always free.
     pub fn discard(&self) -> io::Result<()> {
         let _one = self.discarding.lock();
         self.freed.lock().age(crate::is_host_short(&*self.disk));
