@@ -78,10 +78,13 @@ impl Buddy {
         if u64::from(taken) > self.free {
             return false;
         }
+        let before = self.free;
         match near.and_then(|near| self.take_for_stream(taken, near)) {
             Some(run) => out.push(run),
             None => self.take_any(taken, out),
         }
+        assert_eq!(before - self.free, u64::from(taken), "disk-I3: as many pages were free as are taken");
+        debug_assert!(out.iter().all(|run| run.end() <= self.total), "a run lies within the medium");
         self.leave_waste(out, taken - pages);
         true
     }
@@ -131,6 +134,7 @@ impl Buddy {
         while at < end {
             let (piece, order) = self.piece_around(at).expect("these pages are free");
             self.orders[order].remove(&piece);
+            assert!(self.free >= 1 << order, "disk-I3: a free run counts as free");
             self.free -= 1 << order;
             let piece_end = piece + (1 << order);
             self.free_run(piece, at - piece);
@@ -142,7 +146,9 @@ impl Buddy {
 
     /// Records that the last `waste` pages of an allocation belong to its last sub-block and are not in use.
     fn leave_waste(&mut self, taken: &mut [Run], waste: u32) {
+        assert!(u64::from(waste) < self.unit_pages(), "disk-I4: waste is less than a sub-block");
         if let Some(last) = taken.last_mut().filter(|_| waste > 0) {
+            assert!(last.pages > waste, "disk-I4: the last sub-block of a run is in use");
             last.pages -= waste;
             self.partial.insert(last.end() >> self.unit_order, self.unit_pages() as u32 - waste);
         }
@@ -157,6 +163,8 @@ impl Buddy {
             None => (0..fits).rev().find(|o| !self.orders[*o].is_empty())?,
         };
         let start = self.orders[order].pop_first().expect("the order was found not empty");
+        assert!(start.is_multiple_of(1 << order), "disk-I1: a free run is aligned to its size");
+        assert!(self.free >= 1 << order, "disk-I3: a free run counts as free");
         self.free -= 1 << order;
         let pages = (want as u64).min(1 << order);
         // The unneeded rest goes back at once, so that a 5 KiB file costs 8 KiB and not 8 MiB.
@@ -178,6 +186,7 @@ impl Buddy {
             .map(|o| (page >> o << o, o))
             .find(|(start, o)| self.orders[*o].contains(start))?;
         self.orders[order].remove(&start);
+        assert!(self.free >= 1 << order, "disk-I3: a free run counts as free");
         self.free -= 1 << order;
         Some(Run { start, pages: 1 << order })
     }
@@ -223,12 +232,21 @@ impl Buddy {
         }
     }
 
+    /// Is a smaller run free within these 2^`order` pages?
+    fn has_free_within(&self, start: u64, order: usize) -> bool {
+        (0..order).any(|o| self.orders[o].range(start..start + (1 << order)).next().is_some())
+    }
+
     fn insert(&mut self, mut start: u64, mut order: usize) {
+        debug_assert!(self.piece_around(start).is_none(), "disk-I1: page {start} was freed twice");
+        debug_assert!(!self.has_free_within(start, order), "disk-I1: a page from {start} on was freed twice");
         self.free += 1 << order;
+        assert!(self.free <= self.total, "disk-I3: no more pages are free than there are");
         while order < ORDER_MAX && self.orders[order].remove(&(start ^ 1 << order)) {
             start &= !(1 << order);
             order += 1;
         }
+        assert!(start.is_multiple_of(1 << order), "disk-I1: a free run is aligned to its size");
         let is_new = self.orders[order].insert(start);
         assert!(is_new, "page {start} was freed twice");
     }

@@ -60,6 +60,7 @@ impl Freed {
     }
 
     pub fn add(&mut self, run: Run) {
+        assert!(run.pages > 0, "a freed run has a page");
         match self.young.len() < STRETCHES_MAX {
             true => self.young.extend(run.start >> ORDER_MIN..=(run.end() - 1) >> ORDER_MIN),
             false => self.is_lost = true,
@@ -95,6 +96,7 @@ impl Freed {
                 continue;
             }
             // The run is discarded as a whole, so its other stretches are done too.
+            assert!(run.pages >= 1 << ORDER_MIN, "no run below 1 MiB is discarded");
             let next = run.end() >> ORDER_MIN;
             self.due = self.due.split_off(&next);
             self.sweep = self.sweep.map(|at| if at > stretch { at.max(next) } else { at });
@@ -117,6 +119,7 @@ impl Freed {
 
     /// Returns a run that was discarded, or will not be.
     pub fn return_run(&mut self, buddy: &mut Buddy, run: Run) {
+        assert!(self.out_pages >= run.pages as u64, "disk-FR3: a run that returns was out");
         self.out_pages -= run.pages as u64;
         buddy.give_back(run.start, run.pages as u64);
     }

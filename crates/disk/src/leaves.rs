@@ -91,6 +91,7 @@ impl LeafArea {
     }
 
     fn at(&self, page: u64) -> u64 {
+        debug_assert!(page != self.gap(), "the page between the stretches is nowhere");
         match page.checked_sub(self.gap() + 1) {
             None => self.stretches[0].start + page * PAGE,
             Some(page) => self.stretches[1].start + page * PAGE,
@@ -146,8 +147,8 @@ impl LeafArea {
         Ok(())
     }
 
-    /// A round, once per commit interval: discards some pages that were freed a while ago and are still free. Pages that are being discarded
-    /// cannot be allocated meanwhile, which does no harm because half of all pages is always free.
+    /// A round, once per commit interval: discards some pages that were freed a while ago and are still free. Pages that are being
+    /// discarded cannot be allocated meanwhile, which does no harm because half of all pages is always free.
     pub fn discard(&self) -> io::Result<()> {
         let _one = self.discarding.lock();
         self.freed.lock().age(crate::is_host_short(&*self.disk));
@@ -170,6 +171,7 @@ impl LeafArea {
     }
 
     fn discard_run(&self, run: Run) -> io::Result<()> {
+        assert!(self.is_within(run), "the page between the stretches is never free");
         let end = self.at(run.start) + u64::from(run.pages) * PAGE;
         let begin = self.at(run.start).max(self.reserved_to[usize::from(run.start > self.gap())]);
         if begin < end { self.disk.discard(begin, end - begin) } else { Ok(()) }
@@ -233,15 +235,22 @@ impl LeafArea {
             }
             Place { bytes, crc, runs: own }
         };
-        Ok(row.leaves.drain(..).map(place).collect())
+        let places = row.leaves.drain(..).map(place).collect();
+        assert_eq!(rest.pages, 0, "each page of a row belongs to a leaf");
+        assert!(runs.next().is_none(), "each run of a row belongs to a leaf");
+        Ok(places)
     }
 
     /// Writes whole pages to free ones.
     fn put(&self, bytes: &[u8]) -> io::Result<Vec<Run>> {
         let (len, mut runs) = (bytes.len() as u64, Vec::new());
+        assert!(len.is_multiple_of(PAGE), "leaves are written in whole pages");
         if !self.free.lock().take((len / PAGE) as u32, None, &mut runs) {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no room for the index"));
         }
+        assert!(runs.iter().all(|run| self.is_within(*run)), "leaves are written within their area");
+        let pages = runs.iter().map(|run| u64::from(run.pages)).sum::<u64>();
+        assert_eq!(pages * PAGE, len, "leaves have as many pages as are written");
         let written =
             self.parts(&runs, len).try_for_each(|(place, part)| self.disk.write_at(&bytes[part], place));
         match written {

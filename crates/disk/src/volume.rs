@@ -308,6 +308,12 @@ impl Volume {
         // 3. Open for appends.
         let page = self.read_tail_page(pos)?;
         let mut tail = self.tail.lock();
+        assert_eq!(tail.pos, pos, "the log's end does not move before the start");
+        assert_eq!(
+            page.len() as u64,
+            pos % append::PAGE_BYTES,
+            "the tail's page is known up to the log's end"
+        );
         tail.incarnation = self.superblock.lock().incarnation;
         tail.mark = seq;
         tail.seq_of_payload = seq;
@@ -427,12 +433,23 @@ impl Volume {
             // Before the start the log may still be cut below what was flushed once.
             if matches!(tail.phase, Phase::Started | Phase::Closed) {
                 sb.flushed_seq = self.flushed_seq();
+                assert!(sb.flushed_seq.0 <= tail.seq, "disk-V3: no entry is flushed before it is written");
             }
         }
+        let (regions, uuid, start) = (sb.regions.clone(), sb.label.uuid, sb.log_start);
+        let incarnation = sb.incarnation;
         change(&mut sb);
+        assert_eq!(sb.regions, regions, "the regions of a volume never change");
+        assert_eq!(sb.label.uuid, uuid, "the uuid of a volume never changes");
+        assert!(sb.log_start.pos >= start.pos, "disk-V4: the log's start only rises");
+        assert!(sb.log_start.seq >= start.seq, "disk-V4: the log's start only rises");
+        assert!(sb.incarnation >= incarnation, "disk-V2: the incarnation only rises");
+        let mut before = None;
         for _ in 0..2 {
             sb.generation += 1;
             let at = superblock::place_of(sb.generation);
+            assert_ne!(before.replace(at), Some(at), "the two copies have a place each");
+            debug_assert!(sb.reads_back(), "a superblock that is written can be read");
             self.disk.write_at(&sb.encode(), at).map_err(|e| self.fail("superblock write", e))?;
             self.disk.flush().map_err(|e| self.fail("superblock flush", e))?;
         }
@@ -454,6 +471,10 @@ impl Volume {
 
     /// Copies the tail's numbers to `seen`. Call it under the tail lock after each change of them.
     fn publish(&self, tail: &Tail) {
+        assert!(tail.start <= tail.pos, "the log's start is not behind its end");
+        assert!(tail.pos - tail.start <= self.regions.log.len(), "disk-V4: the live log fits the ring");
+        assert!(tail.mark <= tail.seq, "disk-V3: a flush mark names an entry that was written");
+        assert!(tail.seq_of_payload <= tail.seq, "the last payload is not behind the last entry");
         let Seen { is_started, start, pos, seq, mark } = &self.seen;
         is_started.store(tail.phase == Phase::Started, Ordering::Release);
         pos.store(tail.pos, Ordering::Release);

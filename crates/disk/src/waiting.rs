@@ -16,7 +16,8 @@ const YIELDS_MAX: usize = 200;
 pub struct Waiting(Mutex<Vec<(usize, Thread)>>);
 
 impl Waiting {
-    /// Waits, as member number `place`, until `look` returns a value. A thread that changes what `look` reads must wake this member afterwards.
+    /// Waits, as member number `place`, until `look` returns a value. A thread that changes what `look` reads must wake this member
+    /// afterwards.
     pub fn until<T>(&self, place: usize, look: impl Fn() -> Option<T>) -> T {
         for n in 0..LOOKS_MAX + YIELDS_MAX {
             if let Some(found) = look() {

@@ -1,4 +1,4 @@
-//! A block device is opened once, by whatever road. Needs root and loop devices; says so and passes without.
+//! A block device is opened once, by whatever path. Needs root and loop devices; says so and passes without.
 //!
 //! One test: a child process, until it has become another program, holds the locks of tests that run beside it.
 
@@ -70,7 +70,7 @@ fn a_device_is_opened_once_by_whatever_road() {
     };
     let name = device.to_str().unwrap().to_owned();
 
-    // 1. Twice, and by another node of the same device: a lock of the node alone would not see that.
+    // 1. Twice, and by another node of the same device: a lock on the node alone would not detect that.
     let open = FileDisk::open(&device).unwrap();
     assert_eq!(open.size(), 16 << 20);
     refused(FileDisk::open(&device), &["in use"]);
@@ -78,7 +78,7 @@ fn a_device_is_opened_once_by_whatever_road() {
     let number = std::os::unix::fs::MetadataExt::rdev(&std::fs::metadata(&device).unwrap());
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mknodat(rustix::fs::CWD, &node, rustix::fs::FileType::BlockDevice, mode, number).unwrap();
-    // A file system that allows no device nodes cannot have this road.
+    // A file system that allows no device nodes cannot be used for this.
     match FileDisk::open(&node) {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
         other => refused(other, &["in use"]),

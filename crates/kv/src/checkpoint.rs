@@ -86,6 +86,7 @@ impl<'a> Writer<'a> {
     }
 
     fn put(&mut self, flag: u8, key: &Key, value: &[u8], crc: u32) -> io::Result<()> {
+        assert!(value.len() <= VALUE_MAX, "a reader accepts the record");
         let before = self.batch.len();
         put_record(&mut self.batch, flag, key, value, crc);
         self.in_batch += 1;
@@ -99,6 +100,8 @@ impl<'a> Writer<'a> {
         if self.in_batch > 0 {
             self.close_batch()?;
         }
+        assert!(self.batch.is_empty(), "the trailer is a batch of its own");
+        assert!(self.bytes >= self.records * RECORD_OVERHEAD_BYTES, "each record is framed");
         let mut trailer = self.records.to_le_bytes().to_vec();
         trailer.extend_from_slice(&self.bytes.to_le_bytes());
         self.batch = trailer;
@@ -106,6 +109,7 @@ impl<'a> Writer<'a> {
     }
 
     fn close_batch(&mut self) -> io::Result<()> {
+        assert!(self.batch.len() <= BATCH_BYTES_MAX, "a reader accepts the batch");
         let mut head = [0u8; BATCH_HEAD_BYTES];
         head[..4].copy_from_slice(&self.in_batch.to_le_bytes());
         head[4..8].copy_from_slice(&(self.batch.len() as u32).to_le_bytes());
@@ -126,6 +130,7 @@ fn batch_crc(head: &[u8; BATCH_HEAD_BYTES], body: &[u8]) -> u32 {
 
 fn put_record(out: &mut Vec<u8>, flag: u8, key: &Key, v: &[u8], crc: u32) {
     let k = key.as_bytes();
+    assert!(k.len() <= KEY_MAX && k.len() as u8 & IS_LEAF == 0, "a key's length leaves the flag free");
     out.push(k.len() as u8 | flag);
     out.extend_from_slice(k);
     out.extend_from_slice(&(v.len() as u32).to_le_bytes());

@@ -134,7 +134,9 @@ impl Away {
         if let Some(Ok(leaf)) = self.found.get()
             && self.is_counted.swap(false, Ordering::Relaxed)
         {
-            self.home.ground.filled_bytes.fetch_sub(leaf.memory_bytes(), Ordering::Relaxed);
+            let bytes = leaf.memory_bytes();
+            let before = self.home.ground.filled_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            assert!(before >= bytes, "each loaded leaf is counted once");
         }
     }
 
@@ -200,7 +202,9 @@ pub fn read(leaves: Vec<Arc<Away>>) -> Vec<(Arc<Away>, io::Result<Arc<Leaf>>)> {
     order.sort_unstable_by_key(|i| leaves[*i].home.at());
     let places: Vec<&Place> = order.iter().map(|i| &leaves[*i].home.place).collect();
     let mut read: Vec<_> = leaves.iter().map(|_| None).collect();
-    for (i, bytes) in order.into_iter().zip(ground.area.read_all(&places)) {
+    let bytes = ground.area.read_all(&places);
+    assert_eq!(bytes.len(), places.len(), "each leaf that is read has a result");
+    for (i, bytes) in order.into_iter().zip(bytes) {
         read[i] = Some(leaves[i].home.leaf_of(bytes));
     }
     leaves.into_iter().zip(read.into_iter().flatten()).collect()

@@ -398,6 +398,7 @@ pub type Edit<'a> = (&'a Key, Option<&'a Value>);
 
 /// The pieces of a leaf after changes, which are in key order. `None`: the leaf does not change.
 pub fn edited<'a>(leaf: &'a Leaf, edits: &[Edit<'a>]) -> Option<Vec<Piece<'a>>> {
+    debug_assert!(edits.is_sorted_by(|a, b| a.0 < b.0), "changes are in key order, each key once");
     let mut pieces = Vec::with_capacity(2 * edits.len() + 1);
     let mut at = 0;
     let mut is_same = true;
@@ -432,7 +433,12 @@ pub fn pack(pieces: Vec<Piece<'_>>, leaf_bytes: usize) -> Vec<Arc<Leaf>> {
         true => leaf_bytes,
         false => total.div_ceil(total.div_ceil(leaf_bytes)),
     };
-    Groups { rest: pieces.into(), prefix, limit, room: leaf_bytes }.map(|group| packed(&group)).collect()
+    assert!(limit <= leaf_bytes, "kv-L2: an even share is no more than a leaf may have");
+    let groups = Groups { rest: pieces.into(), prefix, limit, room: leaf_bytes };
+    let leaves: Vec<_> = groups.map(|group| packed(&group)).collect();
+    debug_assert!(leaves.iter().all(|leaf| leaf.records() == 1 || leaf.weight() <= leaf_bytes), "kv-L2");
+    debug_assert!(leaves.is_sorted_by(|a, b| a.last() < b.first()), "kv-L1: keys rise from leaf to leaf");
+    leaves
 }
 
 /// Is it a run of new records that does not fit, with next to nothing behind it? Keys at random places come by ones and twos.
@@ -530,8 +536,11 @@ fn packed(pieces: &[Piece<'_>]) -> Arc<Leaf> {
             }),
         }
     }
+    assert!(records > 0, "kv-L2: a leaf has at least one record");
     assert_eq!(out.next, records, "each record was counted");
+    assert!(INDEX * records + out.at <= bytes, "the pieces' sizes are upper bounds");
     new.large = out.large.into();
+    debug_assert!((1..records).all(|i| leaf.key(i - 1) < leaf.key(i)), "kv-L1: keys rise");
     leaf
 }
 
@@ -552,6 +561,8 @@ struct Packing<'a> {
 impl Packing<'_> {
     fn put(&mut self, key: &Key, content: Content<'_>) {
         let rest = &key.as_bytes()[self.prefix..];
+        let is_small = matches!(content, Content::Small { .. });
+        assert_eq!(is_small, content.raw().len() <= SMALL_MAX, "only a long value lies beside its leaf");
         let (value_len, number, value) = match content {
             Content::Small { bytes, crc } => (bytes.len() as u16, crc, bytes),
             Content::Large(value) => {

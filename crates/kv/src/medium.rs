@@ -213,6 +213,8 @@ impl OnMedium {
             return Err(StreamError::Malformed("the order of its leaves"));
         }
         let mut state = self.state.lock();
+        assert!(state.named.is_empty(), "a table is opened once");
+        assert!(state.making.is_none(), "a table is opened before its first checkpoint");
         // A checkpoint of an earlier release names no leaves, and lies where leaves do.
         let kept = state.old_stream.take().filter(|_| items.is_empty());
         let places = items.iter().filter_map(|item| match item {
@@ -281,9 +283,12 @@ impl OnMedium {
         making: &mut Making,
         out: &mut Writer<'_>,
     ) -> io::Result<()> {
-        let new =
-            unnamed.iter().filter_map(|next| if let Unnamed::New(leaf) = next { Some(leaf) } else { None });
-        let written = new.zip(self.ground.area.write_row(row)?).map(|(leaf, place)| {
+        let new = || {
+            unnamed.iter().filter_map(|next| if let Unnamed::New(leaf) = next { Some(leaf) } else { None })
+        };
+        let places = self.ground.area.write_row(row)?;
+        assert_eq!(places.len(), new().count(), "each new leaf has its place");
+        let written = new().zip(places).map(|(leaf, place)| {
             let Size { records, bytes: record_bytes } = leaf.size();
             let (first, last, records) = (leaf.first(), leaf.last(), records as u32);
             (leaf.clone(), self.home(Named { first, last, records, record_bytes, place }))
@@ -300,9 +305,21 @@ impl OnMedium {
                 Unnamed::Leaf(home) => home,
                 Unnamed::New(_) => written.next().expect("each has its place in the row").clone(),
             };
-            out.name(&Item::Leaf(Named::from(&*home)))?;
+            let pages = home.place.runs.iter().map(|run| u64::from(run.pages)).sum::<u64>();
+            assert_eq!(pages, home.place.bytes.div_ceil(PAGE), "a leaf has as many pages as its bytes need");
+            assert!(home.first <= home.last, "kv-L1: a leaf's last key is not before its first");
+            let named = Named::from(&*home);
+            assert!((1..=RECORDS_MAX).contains(&named.records), "kv-L2: a leaf has at least one record");
+            debug_assert!(
+                Named::decode(named.first, &named.encode()).is_ok_and(|read| read == named),
+                "a name that is written can be read"
+            );
+            out.name(&Item::Leaf(named))?;
+            let before = making.named.last();
+            assert!(before.is_none_or(|before| before.last < home.first), "leaves are named in key order");
             making.named.push(home);
         }
+        assert!(written.next().is_none(), "each leaf that was written is named");
         Ok(())
     }
 
@@ -314,6 +331,10 @@ impl OnMedium {
             if !is_named {
                 making
             } else {
+                let is_its = |(leaf, home): &(Arc<Leaf>, Arc<Home>)| {
+                    (leaf.first(), leaf.last()) == (home.first, home.last)
+                };
+                debug_assert!(making.written.iter().all(is_its), "a home is that of its leaf");
                 // kv-D2: from here on the leaves know their homes.
                 making.written.iter().for_each(|(leaf, home)| leaf.set_home(home));
                 if let Some(stream) = state.old_stream.take() {

@@ -39,7 +39,7 @@ struct Node {
     next: Links,
 }
 
-struct Row {
+struct Changes {
     /// The filter: a bit for each key that has a change.
     keys: [AtomicU64; FILTER_WORDS],
     head: Links,
@@ -49,7 +49,7 @@ struct Row {
 /// One version's part of a memtable. A clone only raises a reference count.
 #[derive(Clone)]
 pub struct Memtable {
-    row: Arc<Row>,
+    array: Arc<Changes>,
     /// This version sees so many changes from the beginning of the array.
     seen: u32,
     /// Bytes of the values of those changes.
@@ -57,21 +57,22 @@ pub struct Memtable {
 }
 
 impl Default for Memtable {
-    /// Shows nothing, and has no room: for states to which nothing is added.
+    /// Empty and without capacity: for versions to which nothing is added.
     fn default() -> Memtable {
-        Memtable::with_room(0)
+        Memtable::with_capacity(0)
     }
 }
 
 impl Memtable {
-    pub fn with_room(changes: usize) -> Memtable {
+    pub fn with_capacity(changes: usize) -> Memtable {
+        assert!(changes < END as usize, "a link can name each change");
         let nodes = iter::repeat_with(OnceLock::new).take(changes).collect();
         let keys = [const { AtomicU64::new(0) }; FILTER_WORDS];
-        Memtable { row: Arc::new(Row { keys, head: no_links(), nodes }), seen: 0, bytes: 0 }
+        Memtable { array: Arc::new(Changes { keys, head: no_links(), nodes }), seen: 0, bytes: 0 }
     }
 
-    pub fn is_same_memtable(&self, other: &Memtable) -> bool {
-        Arc::ptr_eq(&self.row, &other.row)
+    pub fn is_same(&self, other: &Memtable) -> bool {
+        Arc::ptr_eq(&self.array, &other.array)
     }
 
     /// Number of changes, including those that a later change of the same key replaced.
@@ -86,10 +87,10 @@ impl Memtable {
 
     /// The latest change of `key`: `Some(None)` is a tombstone.
     pub fn get(&self, key: &Key) -> Option<Option<&Value>> {
-        if !self.row.may_have(key) {
+        if !self.array.may_have(key) {
             return None;
         }
-        let node = self.from(self.row.seek(key, |_, _| {})).next().filter(|node| node.key == *key)?;
+        let node = self.from(self.array.seek(key, |_, _| {})).next().filter(|node| node.key == *key)?;
         Some(node.value.as_ref())
     }
 
@@ -100,7 +101,7 @@ impl Memtable {
         to: Option<&Key>,
     ) -> impl Iterator<Item = (&'a Key, Option<&'a Value>)> + use<'a> {
         let (to, mut shown) = (to.copied(), None);
-        self.from(self.row.seek(from, |_, _| {}))
+        self.from(self.array.seek(from, |_, _| {}))
             .take_while(move |node| to.is_none_or(|to| node.key < to))
             // Of several changes of one key the latest comes first.
             .filter(move |node| shown.replace(node.key) != Some(node.key))
@@ -113,32 +114,39 @@ impl Memtable {
 
     /// Adds a change: this version sees it, and no clone that was made before does.
     pub fn add(&mut self, key: Key, value: Option<Value>) {
-        let is_newest = match self.row.nodes.get(self.seen as usize) {
+        let is_newest = match self.array.nodes.get(self.seen as usize) {
             Some(next) => next.get().is_none(),
             None => false,
         };
         if !is_newest {
             // kv-N3. The copy has at least the old capacity. Otherwise a few keys that change again and again would fill it at once.
-            let room = (2 * self.iter().count()).max(16).max(self.row.nodes.len());
-            let mut own = Memtable::with_room(room);
+            let capacity = (2 * self.iter().count()).max(16).max(self.array.nodes.len());
+            let mut own = Memtable::with_capacity(capacity);
             self.iter().for_each(|(key, value)| own.push(*key, value.cloned()));
+            debug_assert_eq!(own.changes(), own.iter().count(), "kv-N3: a copy has each key once");
             *self = own;
         }
+        assert!(
+            (self.seen as usize) < self.array.nodes.len(),
+            "kv-N3: the array has space for one more change"
+        );
         self.push(key, value);
     }
 
     fn push(&mut self, key: Key, value: Option<Value>) {
         self.bytes += value.as_ref().map_or(0, |value| value.raw().len() as u64);
-        let mut before: [&Links; LEVELS] = [&self.row.head; LEVELS];
+        let mut before: [&Links; LEVELS] = [&self.array.head; LEVELS];
         // The position of the latest change of this key: before all other changes of it.
-        self.row.seek(&key, |level, links| before[level] = links);
+        self.array.seek(&key, |level, links| before[level] = links);
         let before = &before[..levels(self.seen)];
         let next = no_links();
         for (level, links) in before.iter().enumerate() {
             next[level].store(links[level].load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        self.row.note(&key);
-        let is_new = self.row.nodes[self.seen as usize].set(Node { key, value, next }).is_ok();
+        let follower = self.array.node(next[0].load(Ordering::Relaxed));
+        debug_assert!(follower.is_none_or(|node| key <= node.key), "kv-N2: links lead forward in key order");
+        self.array.note(&key);
+        let is_new = self.array.nodes[self.seen as usize].set(Node { key, value, next }).is_ok();
         assert!(is_new, "one writer adds at a time");
         for (level, links) in before.iter().enumerate() {
             links[level].store(self.seen, Ordering::Release);
@@ -151,7 +159,7 @@ impl Memtable {
         let mut at = at;
         iter::from_fn(move || {
             loop {
-                let (number, node) = (at, self.row.node(at)?);
+                let (number, node) = (at, self.array.node(at)?);
                 at = node.next[0].load(Ordering::Acquire);
                 if number < self.seen {
                     return Some(node);
@@ -172,7 +180,7 @@ fn bit_of(key: &Key) -> (usize, u64) {
     ((lot * FILTER_WORDS) >> 32, 1 << (lot & 63))
 }
 
-impl Row {
+impl Changes {
     #[inline]
     fn may_have(&self, key: &Key) -> bool {
         let (word, bit) = bit_of(key);

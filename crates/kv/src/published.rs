@@ -98,6 +98,7 @@ impl<S> Published<S> {
         let Some(mut held) = slot else { return Reader::Standing(self.take().1) };
         if held.number != self.number.0.load(Ordering::Acquire) || held.state.is_none() {
             let (number, state) = self.take();
+            assert!(number >= held.number, "kv-R4: a reader never goes back");
             // kv-R3: `retired` has the version before, so this lowers its count and frees nothing.
             *held = Held { number, state: Some(state) };
         }
@@ -137,6 +138,7 @@ impl<S> Published<S> {
         let next = Arc::new(next);
         let (number, was_taken) = {
             let mut newest = self.newest.0.lock();
+            assert!(Arc::ptr_eq(&newest.state, &old), "one writer publishes at a time");
             newest.state = next;
             // kv-R4: number and version change together, under the lock, so that a reader takes a matching pair.
             let number = self.number.0.load(Ordering::Relaxed) + 1;

@@ -1,15 +1,16 @@
-//! The table of an MDT: a persistent tree of packed leaves (tree.rs, leaf.rs) with a memtable of the latest changes on top (memtable.rs).
-//! A snapshot shares both with the table.
+//! The in-memory table: a persistent (copy-on-write) tree of packed leaves (tree.rs, leaf.rs) under a memtable of the latest changes
+//! (memtable.rs). Both are shared with every snapshot.
 //!
-//! Why a memtable: each batch is published at once, and in the tree it would copy its path from the root. Adding to a memtable copies
-//! nothing. The tree changes once per `Shape::changes` changes, and copies each touched leaf once. A full memtable becomes immutable
-//! (`moving`), and the mover merges it into the tree while the writer goes on with a new one (mover.rs).
+//! Why a memtable: each batch is published at once, and in the tree each batch would copy its path from the root. The memtable copies
+//! nothing; the tree changes once per `Shape::changes` changes and copies each touched leaf once for all of them. The full memtable of a
+//! version (`active`) becomes its immutable one, and a new one takes its place. The mover applies the immutable memtable to the tree while
+//! the writer goes on (mover.rs).
 //!
-//! kv-I1: `size` of a state is the sum over what `recent` over `moving` over `base` shows.
-//! kv-I2: a memtable has at most `Shape::changes` changes, of `MEMTABLE_BYTES_MAX`, and one batch more. The active one has `MOVES_LATE` times
-//!     as much while the mover is late with the immutable one.
-//! kv-I3: the leaf of each key in the memtables is in memory in `base`, or lost.
-//! kv-I4: `base` does not change while a memtable is moving.
+//! kv-I1: `size` of a version is the sum over the records that it shows: `active` hides `immutable`, and `immutable` hides `base`.
+//! kv-I2: a memtable has at most `Shape::changes` changes and `MEMTABLE_BYTES_MAX` of values, plus one batch. `active` may hold
+//!     `MOVES_LATE` times as much while the mover is late.
+//! kv-I3: the leaf of each key in a memtable is in memory in `base`, or lost.
+//! kv-I4: while `immutable` is set, `base` does not change.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -26,7 +27,7 @@ use crate::leaf::{Content, Edit, Leaf};
 use crate::medium::{Item, Medium, OnMedium};
 use crate::memtable::Memtable;
 use crate::published::{Published, Reader};
-use crate::tree::{Edited, Gap, Shape, Stretch, Tree};
+use crate::tree::{Edited, Gap, Shape, Stretch, Tip, Tree};
 use crate::value::{Damage, verified};
 use crate::{
     Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Tidied, Value, View, record_bytes,
@@ -36,49 +37,49 @@ mod cache;
 mod mover;
 
 use cache::Cache;
-use mover::{Mover, Moving};
+use mover::{Immutable, Mover};
 
-/// Bytes of values in a memtable before it moves to the tree.
+/// Bytes of values in a memtable at which its changes move to the tree.
 const MEMTABLE_BYTES_MAX: u64 = 1 << 20;
-/// Space in a memtable for one batch more, as large as most batches are.
+/// Extra capacity of a memtable for one more batch; most batches are smaller.
 const BATCH_ROOM: usize = 64;
-/// Memtables' worth of changes that gather while one moves. Past this the mover gets no processor, and the writer moves all of them itself.
+/// A mover is late when the active memtable is this many times full. The writer then moves both memtables itself, and does not wait.
 const MOVES_LATE: usize = 4;
 
-/// Leaves that a range query loads at once: those of a page of a listing.
+/// Leaves that a range scan loads at once: those of one page of a listing.
 const AHEAD: usize = 96;
-/// Leaves that it looks at to find those, since most of them may be in memory.
+/// Leaves that a range scan examines to find them: most of the following leaves may be in memory already.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
 
 /// One version of the table (kv-I1 to kv-I4).
 #[derive(Clone, Default)]
 pub struct Version {
     base: Tree,
-    /// The immutable memtable, while the mover merges it into `base`.
-    moving: Option<Moving>,
-    /// The active memtable. A value of `None` hides a record of the layers below.
-    recent: Memtable,
+    /// The immutable memtable, whose changes are moving to `base`.
+    immutable: Option<Immutable>,
+    /// The active memtable. The value `None` is a tombstone: it hides a record below.
+    active: Memtable,
     size: Size,
-    /// `size.bytes` at the last merge.
+    /// `size.bytes` when changes last moved to the tree.
     settled_bytes: u64,
     seq: Seq,
 }
 
-/// An empty memtable.
-fn memtable(shape: &Shape) -> Memtable {
-    Memtable::with_room(shape.changes + BATCH_ROOM)
+/// A new active memtable.
+fn empty_memtable(shape: &Shape) -> Memtable {
+    Memtable::with_capacity(shape.changes + BATCH_ROOM)
 }
 
 impl Version {
     fn get(&self, key: &Key) -> Result<Option<Content<'_>>, Gap<'_>> {
-        let changed = self.recent.get(key).or_else(|| self.moving.as_ref()?.memtable.get(key));
+        let changed = self.active.get(key).or_else(|| self.immutable.as_ref()?.memtable.get(key));
         match changed {
             Some(changed) => Ok(changed.map(Content::of)),
             None => self.base.get(key),
         }
     }
 
-    /// Adds a change. Returns the bytes of the replaced record, which only older states use from now on.
+    /// Returns the bytes of the replaced record, which only older versions have from now on.
     fn change(&mut self, Change { key, value }: Change) -> u64 {
         let old = match self.get(&key) {
             Ok(old) => old.map(|old| record_bytes(&key, old.raw().len())),
@@ -86,6 +87,8 @@ impl Version {
             Err(Gap::Away(away)) => panic!("kv-I3: {:?} is not in memory, and {key:?} changes", away.home),
         };
         if let Some(bytes) = old {
+            assert!(self.size.bytes >= bytes, "kv-I1: a record that is replaced counts in the bytes");
+            assert!(self.size.records > 0, "kv-I1: a record that is replaced counts in the records");
             self.size.bytes -= bytes;
             self.size.records -= 1;
         }
@@ -93,49 +96,76 @@ impl Version {
             self.size.bytes += record_bytes(&key, new.raw().len());
             self.size.records += 1;
         }
-        self.recent.add(key, value);
+        self.active.add(key, value);
         old.unwrap_or(0)
     }
 
-    /// Merges all changes into the tree.
+    /// Moves all changes of both memtables to the tree.
     fn settle(&mut self, shape: &Shape) {
         self.take(self.base.edited(&self.edits(), shape));
-        (self.moving, self.recent) = (None, memtable(shape));
+        (self.immutable, self.active) = (None, empty_memtable(shape));
         self.settled_bytes = self.size.bytes;
+        debug_assert!(self.is_summed(), "kv-I1: moved changes lead to the same sums");
     }
 
-    /// Makes the active memtable immutable. Returns what the mover has to merge.
-    fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Moving) {
-        let memtable = std::mem::replace(&mut self.recent, memtable(shape));
-        let moving = Moving { memtable, settled_bytes: self.size.bytes };
-        self.moving = Some(moving.clone());
-        (self.base.clone(), moving)
+    /// Makes the active memtable the immutable one. Returns the mover's work.
+    fn begin_to_move(&mut self, shape: &Shape) -> (Tree, Immutable) {
+        assert!(self.immutable.is_none(), "kv-I4: one memtable moves at a time");
+        assert!(self.active.changes() > 0, "an empty memtable does not move");
+        let memtable = std::mem::replace(&mut self.active, empty_memtable(shape));
+        let immutable = Immutable { memtable, settled_bytes: self.size.bytes };
+        self.immutable = Some(immutable.clone());
+        (self.base.clone(), immutable)
     }
 
-    /// Takes over the tree that the mover made.
+    /// Puts the mover's tree in place of `base` and drops the immutable memtable.
     fn end_to_move(&mut self, moved: Edited) {
-        let Some(moving) = self.moving.take() else { return };
+        let Some(immutable) = self.immutable.take() else { return };
         let before = self.size.bytes;
         self.take(moved);
-        self.settled_bytes = moving.settled_bytes.saturating_sub(before - self.size.bytes);
+        assert!(self.size.bytes <= before, "kv-I1: a move adds no record");
+        self.settled_bytes = immutable.settled_bytes.saturating_sub(before - self.size.bytes);
+        debug_assert!(self.is_summed(), "kv-I1: moved changes lead to the same sums");
+    }
+
+    /// kv-I1, checked for small versions without damage whose leaves are all in memory; other versions pass.
+    fn is_summed(&self) -> bool {
+        // Without `range`, which marks leaves as used and so keeps them in memory.
+        const RECORDS_MAX: u64 = 2048;
+        let sums = self.base.sums();
+        if sums.away > 0 || sums.lost != Size::default() || self.size.records > RECORDS_MAX {
+            return true;
+        }
+        let (tree, mut sum) = (self.settled(&Shape::default()), Size::default());
+        let mut add = |tip: Tip<'_>| match tip {
+            Tip::Here(leaf) => {
+                let Size { records, bytes } = leaf.size();
+                sum = Size { records: sum.records + records, bytes: sum.bytes + bytes };
+                ControlFlow::Continue(())
+            }
+            Tip::Away(_) | Tip::Lost(_) => ControlFlow::Break(()),
+        };
+        tree.tips(&Key::default(), None, &mut add).is_break() || sum == self.size
     }
 
     fn is_full(&self, shape: &Shape, times: usize) -> bool {
-        self.recent.changes() > shape.changes * times
-            || self.recent.bytes() > MEMTABLE_BYTES_MAX * times as u64
+        self.active.changes() > shape.changes * times
+            || self.active.bytes() > MEMTABLE_BYTES_MAX * times as u64
     }
 
-    /// Replaces the tree, and reports the leaves on the medium that it no longer uses.
+    /// Replaces `base`, and takes records that were found lost out of `size`.
     fn take(&mut self, Edited { tree: base, replaced, .. }: Edited) {
         let before = self.base.sums().lost;
         replaced.iter().for_each(|away| away.replaced());
         self.base = base;
         let lost = self.base.sums().lost;
+        assert!(lost.records >= before.records, "lost records stay lost");
+        assert!(lost.bytes >= before.bytes, "bytes of lost records stay lost");
         self.size.records = self.size.records.saturating_sub(lost.records - before.records);
         self.size.bytes = self.size.bytes.saturating_sub(lost.bytes - before.bytes);
     }
 
-    /// A tree with the changes of both memtables.
+    /// The tree with the changes of both memtables in it.
     fn settled(&self, shape: &Shape) -> Tree {
         self.base.edit(&self.edits(), shape)
     }
@@ -144,16 +174,16 @@ impl Version {
         self.latest(&Key::default(), None).collect()
     }
 
-    /// The latest change of each key in `from..to` (no end: all from `from`), in the order of keys.
+    /// The latest change of each key with `from <= key`, and `key < to` if that is given, in key order: a merge of both memtables.
     fn latest<'a>(&'a self, from: &Key, to: Option<&Key>) -> impl Iterator<Item = Edit<'a>> + use<'a> {
         let mut older = self
-            .moving
+            .immutable
             .as_ref()
-            .map(|moving| moving.memtable.range(from, to))
+            .map(|immutable| immutable.memtable.range(from, to))
             .into_iter()
             .flatten()
             .peekable();
-        let mut newer = self.recent.range(from, to).peekable();
+        let mut newer = self.active.range(from, to).peekable();
         std::iter::from_fn(move || match (older.peek(), newer.peek()) {
             (Some((old, _)), Some((new, _))) if old == new => {
                 older.next();
@@ -165,7 +195,7 @@ impl Version {
         })
     }
 
-    /// Calls `f` with each record in `from..to` (no end: all from `from`), in the order of keys, until `f` breaks. `gap`: see `Tree::range`.
+    /// Shows `f` the records with `from <= key`, and `key < to` if that is given, in order, until it breaks. `gap`: see `Tree::range`.
     fn walk<B>(
         &self,
         from: &Key,
@@ -173,26 +203,26 @@ impl Version {
         f: &mut impl FnMut(&Key, Content<'_>) -> ControlFlow<B>,
         gap: &mut impl FnMut(Gap<'_>) -> ControlFlow<B, Arc<Leaf>>,
     ) -> ControlFlow<B> {
-        let mut recent = self.latest(from, to).peekable();
+        let mut changes = self.latest(from, to).peekable();
         let mut stored = |key: Key, stored: Content<'_>| {
-            while let Some((changed, value)) = recent.next_if(|(changed, _)| **changed < key) {
+            while let Some((changed, value)) = changes.next_if(|(changed, _)| **changed < key) {
                 value.map_or(ControlFlow::Continue(()), |value| f(changed, Content::of(value)))?;
             }
-            match recent.next_if(|(changed, _)| **changed == key) {
+            match changes.next_if(|(changed, _)| **changed == key) {
                 None => f(&key, stored),
                 Some((_, Some(value))) => f(&key, Content::of(value)),
                 Some((_, None)) => ControlFlow::Continue(()),
             }
         };
         self.base.range(from, to, &mut stored, gap)?;
-        recent
+        changes
             .filter_map(|(key, value)| Some((key, value?)))
             .try_for_each(|(key, value)| f(key, Content::of(value)))
     }
 }
 
 impl Version {
-    /// As `View::range`, but a lost range of the tree hides the latest changes in it and before it.
+    /// As `View::range`, except that a lost range also hides the latest changes in and before it.
     fn show(&self, from: &Key, to: &Key, f: &mut dyn FnMut(&Key, &[u8]) -> bool) -> Result<(), Miss> {
         let mut record = |key: &Key, value: Content<'_>| match verified(key, value.raw(), value.crc()) {
             Err(damage) => ControlFlow::Break(Err(damage.into())),
@@ -213,7 +243,7 @@ impl Version {
     }
 }
 
-/// A writer with a limit of bytes.
+/// A writer that accepts at most `left` bytes.
 struct Bounded<'a> {
     out: &'a mut dyn io::Write,
     left: u64,
@@ -222,13 +252,14 @@ struct Bounded<'a> {
 impl io::Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            // The space behind the head belongs to leaves. Not `StorageFull`: freeing leaves does not make the head shorter.
+            // The space behind it belongs to leaves. Not `StorageFull`: freeing leaves would not make the head shorter.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the head of the checkpoint is too long",
             ));
         }
         let written = self.out.write(bytes)?;
+        assert!(written <= bytes.len(), "a writer takes no more than it was given");
         self.left -= written as u64;
         Ok(written)
     }
@@ -241,7 +272,7 @@ impl io::Write for Bounded<'_> {
 pub struct Table {
     published: Published<Version>,
     shape: Shape,
-    /// `None`: a checkpoint's stream has all records instead of naming leaves.
+    /// `None`: the stream of a checkpoint has all records.
     medium: Option<OnMedium>,
     cache: Cache,
     mover: Mover,
@@ -258,7 +289,8 @@ impl Table {
         Table::default()
     }
 
-    /// An empty table whose checkpoints write leaves to the medium and name them in their stream. Call `open` if the medium has a checkpoint.
+    /// An empty table whose checkpoints write leaves to the medium and name them in their stream. If the medium has a checkpoint, call
+    /// `open`.
     pub fn over(medium: Medium) -> io::Result<Table> {
         Table::over_shaped(medium, Shape::default())
     }
@@ -277,14 +309,14 @@ impl Table {
         Table { published, shape, medium: None, cache: Cache::default(), mover: Mover::default() }
     }
 
-    /// Merges all changes now. Withdraws what the mover was asked to merge.
+    /// Moves all changes now, and cancels the mover's work if it has not begun.
     fn settle_all(&self, next: &mut Version) {
         self.mover.withdraw();
         next.settle(&self.shape);
     }
 }
 
-/// A state of a `Table`. A reader is for one request; a snapshot may be kept, and cloning it costs a reference count.
+/// A view of one version of a `Table`: for one request (`Reader`), or for any time (`Arc`; a clone raises a reference count).
 #[derive(Clone)]
 pub struct TableView<D>(D);
 
@@ -308,9 +340,9 @@ impl Engine for Table {
             assert!(upto >= next.seq, "entry {upto} is applied after {}", next.seq);
             next.seq = upto;
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
-            match next.moving {
+            match next.immutable {
                 None if is_full(&next, 1) => to_move = Some(next.begin_to_move(&self.shape)),
-                // The mover has not begun, or is late.
+                // No mover runs, or it is late.
                 Some(_) if is_full(&next, 1) && (self.mover.withdraw() || is_full(&next, MOVES_LATE)) => {
                     self.settle_all(&mut next);
                     is_settled = true;
@@ -319,9 +351,9 @@ impl Engine for Table {
             }
             (next, replaced)
         });
-        // After publishing, since the mover looks for the memtable in the published state.
-        if let Some((base, moving)) = to_move {
-            self.mover.ask(base, moving);
+        // Only after publication: the mover compares its work with the published version.
+        if let Some((base, immutable)) = to_move {
+            self.mover.ask(base, immutable);
         }
         if is_settled {
             self.see_to_memory();
@@ -344,7 +376,7 @@ impl Engine for Table {
 
     fn bare(&self, from: &Key, to: &Key) -> Result<(), Absent> {
         let bare = Stretch { first: *from, end: *to };
-        // Only a leaf that was loaded shows whether it is lost.
+        // A leaf must be loaded to learn whether it is lost.
         let mut leaves = self.published.reader().base.absent(from, Some(to), usize::MAX, usize::MAX);
         leaves.retain(|away| away.home.last >= *from);
         if !leaves.is_empty() {
@@ -368,15 +400,15 @@ impl Engine for Table {
 
     fn forgotten(&self, of: &Self::Snap) -> Self::Snap {
         let version = Version::clone(&of.0);
-        // kv-I3: the memtables are merged first, while their leaves are in memory.
+        // The memtables move first: the leaves of their keys must be in memory (kv-I3), and `forgotten` drops leaves.
         let base = version.settled(&self.shape).forgotten();
-        TableView(Arc::new(Version { base, moving: None, recent: Memtable::default(), ..version }))
+        TableView(Arc::new(Version { base, immutable: None, active: Memtable::default(), ..version }))
     }
 
     fn settle(&self) {
         self.published.publish_if(|newest| {
             let mut next =
-                (newest.recent.changes() > 0 || newest.moving.is_some()).then(|| newest.clone())?;
+                (newest.active.changes() > 0 || newest.immutable.is_some()).then(|| newest.clone())?;
             self.settle_all(&mut next);
             Some((next, 0))
         });
@@ -435,12 +467,12 @@ impl Engine for Table {
 
     fn end_checkpoint(&self, is_named: bool) {
         self.medium.iter().for_each(|medium| medium.end(is_named));
-        // A failed checkpoint names no leaf, so no leaf more may leave memory.
+        // Only a checkpoint that succeeded makes more leaves evictable.
         if is_named {
             self.cache.checkpoint_named();
             self.see_to_memory();
         } else {
-            // States without readers may hold the places that the checkpoint lacked.
+            // Versions that no reader holds may keep the space that the failed checkpoint needed: free them.
             self.mover.forget();
             self.published.release();
         }
@@ -458,7 +490,7 @@ impl Engine for Table {
             records += batch.0.len() as u64;
             self.apply(at, batch);
         })?;
-        // A key that stands twice replaced itself, so the sum of records is smaller.
+        // A key that occurs twice replaced its own record, so the count is too low.
         if self.figures().size.records != records {
             return Err(StreamError::Malformed("a key stands twice"));
         }
@@ -535,11 +567,11 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             f(key, value)
         });
         match shown {
-            // A memtable has newer changes inside the lost range. Merged into the tree, they divide that range.
+            // Some keys before the end of the lost range were changed since: in the tree those changes divide the range.
             Err(Miss::Damage(lost)) if self.0.latest(&seen, Some(&lost.end)).next().is_some() => {
                 let base = self.0.settled(&Shape::default());
                 let settled =
-                    Version { base, moving: None, recent: Memtable::default(), ..Version::clone(&self.0) };
+                    Version { base, immutable: None, active: Memtable::default(), ..Version::clone(&self.0) };
                 settled.show(&seen, to, f)
             }
             shown => shown,
@@ -551,7 +583,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             Ok(()) => ControlFlow::Continue(()),
             Err(e) => ControlFlow::Break(e),
         };
-        // It reads ahead, and keeps no leaf in memory for other readers.
+        // Reads the following leaves together with the needed one. They do not stay in memory for other views.
         let mut ahead = VecDeque::new();
         let mut gap = |gap: Gap<'_>| {
             let away = match gap {
@@ -565,7 +597,7 @@ impl<D: Deref<Target = Version>> View for TableView<D> {
             if !ahead.front().is_some_and(is_it) {
                 ahead = home::read(self.0.base.absent(&away.home.first, None, AHEAD, AHEAD_WITHIN)).into();
             }
-            // The next one of the read-ahead may be in memory meanwhile.
+            // Another thread may have loaded the leaf meanwhile, so that the read-ahead does not have it.
             let read = ahead.pop_front().filter(is_it).map_or_else(|| away.home.read(), |(_, read)| read);
             read.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };

@@ -15,12 +15,13 @@ use std::sync::Arc;
 
 use types::Key;
 
-use crate::Size;
 use crate::home::{Away, Broken, Home};
 use crate::leaf::{Content, Edit, Leaf, Piece, Share, edited, pack};
 
+mod sums;
 mod sweep;
 
+use sums::Sums;
 pub use sweep::Sweep;
 
 /// Bounds of leaves, nodes and the memtable.
@@ -34,9 +35,9 @@ pub struct Shape {
 }
 
 impl Default for Shape {
-    /// A leaf is a page of the medium. A node is copied with its leaves, and each copy counts all of its children anew: few enough that
-    /// this costs no more than the leaf does. So many changes move together that a leaf takes several where a directory is small,
-    /// and that who moves them comes to it before the next row is full (decision 0037).
+    /// A leaf is a page of the medium. A node is copied with its leaves, and a copy raises the counts of all its children; with this fanout
+    /// that costs no more than the leaf. `changes` is large enough that one move changes a leaf several times where a directory is small,
+    /// and small enough that the mover ends before the next memtable is full (decision 0037).
     fn default() -> Shape {
         Shape { leaf_bytes: 4096 - 64, fanout: FANOUT_MAX, changes: 1024 }
     }
@@ -173,44 +174,6 @@ impl Child {
     }
 }
 
-/// Sums over the leaves of a tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
-    pub leaves: u64,
-    /// Pages that leaves take on the medium.
-    pub pages: u64,
-    /// Memory of the leaves that are `Child::Leaf`.
-    pub here_bytes: u64,
-    /// Leaves that are `Away`, filled or not.
-    pub away: u64,
-    /// Records that were in leaves that became lost.
-    pub lost: Size,
-}
-
-impl Sums {
-    fn plus(self, more: Sums) -> Sums {
-        Sums {
-            leaves: self.leaves + more.leaves,
-            pages: self.pages + more.pages,
-            here_bytes: self.here_bytes + more.here_bytes,
-            away: self.away + more.away,
-            lost: Size {
-                records: self.lost.records + more.lost.records,
-                bytes: self.lost.bytes + more.lost.bytes,
-            },
-        }
-    }
-    fn minus(self, less: Sums) -> Sums {
-        Sums {
-            leaves: self.leaves - less.leaves,
-            pages: self.pages - less.pages,
-            here_bytes: self.here_bytes - less.here_bytes,
-            away: self.away - less.away,
-            lost: self.lost,
-        }
-    }
-}
-
 /// A node, one piece of memory like a leaf. The common prefix of `firsts` is stored once, and `heads` are the eight bytes behind it: a
 /// search compares those.
 #[derive(Clone, Debug)]
@@ -238,6 +201,8 @@ impl Inner {
             (inner.firsts[inner.count], inner.children[inner.count]) = (first, Some(child));
             inner.count += 1;
         }
+        assert!(inner.count > 0, "kv-T3: no node is empty");
+        debug_assert!(inner.firsts()[1..].is_sorted_by(|a, b| a < b), "kv-T1: keys rise from child to child");
         // No search compares the first child's key (kv-T1), so it does not count for the prefix.
         if let [_, second, .., last] = &inner.firsts[..inner.count] {
             inner.prefix = second.common_prefix(last);
@@ -392,6 +357,17 @@ impl Tree {
         &self.sums
     }
 
+    /// The sums, counted anew over all leaves; for checks. Lost records cannot be counted, and are taken as they are.
+    fn counted(&self) -> Sums {
+        let mut sums = Sums { lost: self.sums.lost, ..Sums::default() };
+        let mut tip = |child: &Child| {
+            sums = sums.plus(child.sums());
+            ControlFlow::<()>::Continue(())
+        };
+        let _ = self.root.as_ref().map(|root| visit(root, &Key::default(), None, &mut tip));
+        sums
+    }
+
     fn over(mut row: Row, shape: &Shape, sums: Sums) -> Tree {
         while row.len() > 1 {
             row = nodes(row, shape);
@@ -506,6 +482,7 @@ impl Tree {
         if edits.is_empty() {
             return Edited::same(self);
         }
+        debug_assert!(edits.is_sorted_by(|a, b| a.0 < b.0), "changes are in key order, each key once");
         let (made, replaced, aways) = (Cell::default(), Cell::default(), RefCell::default());
         let work = Work { shape, made, replaced, aways, emptied: RefCell::default(), bare };
         let row = match &self.root {
@@ -517,6 +494,7 @@ impl Tree {
         };
         let sums = self.sums.plus(work.made.get()).minus(work.replaced.get());
         let tree = Tree::over(row, shape, sums);
+        debug_assert_eq!(tree.counted(), tree.sums, "sums are those over the leaves");
         Edited { tree, replaced: work.aways.into_inner(), emptied: work.emptied.into_inner() }
     }
 }

@@ -1,5 +1,5 @@
-//! What the table costs with as many records as an MDT of a million files has: times and memory, to hold two builds side by side.
-//! `cargo test --release -p stria-kv --test measure -- --ignored --nocapture`; `STRIA_FILES` sets how many.
+//! The cost of the table with as many records as an MDT of a million files has: times and memory, to compare two builds.
+//! `cargo test --release -p stria-kv --test measure -- --ignored --nocapture`; `STRIA_FILES` sets the number of files.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use kv::{Batch, Engine, Medium, Table, Value, View};
 use types::{Key, Seq};
 
 const IN_DIRECTORY: u64 = 1000;
-/// As `meta` makes them, of a name of twelve letters.
+/// Keys as `meta` makes them, for a name of twelve letters.
 const ENTRY_BYTES: usize = 18;
 const INODE_BYTES: usize = 30;
 
@@ -63,7 +63,7 @@ fn resident_bytes() -> u64 {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number") * 4096
 }
 
-/// Nanoseconds that this thread has run.
+/// Nanoseconds of processor time of this thread.
 fn run_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("this is Linux");
     stat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
@@ -76,7 +76,7 @@ fn each(n: u64, mut f: impl FnMut(u64)) -> u64 {
     (run_ns() - begin) / n
 }
 
-/// Checkpoints of leaves: all of them, those that a hundredth of the files changed, and the way back.
+/// Checkpoints of leaves: of all leaves, of those that a hundredth of the files changed, and opening one.
 fn on_a_medium(files: u64) {
     let disk = Arc::new(MemDisk::new(2 << 30));
     let medium = |checkpoint| Medium {
@@ -117,7 +117,7 @@ fn measure() {
     let directories = files / IN_DIRECTORY;
     let before = resident_bytes();
     let table = Table::new();
-    // Directory by directory, as trees are made.
+    // One directory after the other, as trees are made.
     let load = each(files, |n| create(&table, n, n / IN_DIRECTORY, n));
     let memory = resident_bytes() - before;
 

@@ -1,5 +1,5 @@
-//! The simplest thing that could be an `Engine`: a map behind a lock, copied for each view. It shows that the conformance
-//! suite asks for nothing that only our table happens to do.
+//! The simplest possible `Engine`: a map behind a lock, copied for each view. It shows that the conformance suite demands nothing that
+//! only the table of this crate happens to do.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

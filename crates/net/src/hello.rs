@@ -53,6 +53,8 @@ impl Hello {
         b[32..32 + nid.len()].copy_from_slice(nid);
         let crc = crc32c(&b[..252]);
         b[252..].copy_from_slice(&crc.to_le_bytes());
+        assert!(nid.len() <= NID_MAX, "a NID fits its field");
+        debug_assert!(Hello::decode(&b).is_ok(), "a greeting that leaves can be read");
         b
     }
 

@@ -122,6 +122,8 @@ impl Seat {
         let mut answer = Answer { head: reply_to(head), body: reply, bulk: into };
         service.serve(head, body, bulk, &mut answer);
         let Answer { head: mut reply, body, bulk } = answer;
+        assert_eq!(reply.request, head.request, "a service answers the request that it was given");
+        assert_eq!(reply.target, head.target, "a service answers for the target that was asked");
         reply.flags |= Flags::REPLY;
         reply.body_len = body.len() as u32;
         reply.bulk_len = bulk.len() as u32;

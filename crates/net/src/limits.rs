@@ -42,7 +42,7 @@ impl Origin {
     }
 }
 
-/// net-L1: is there a place for another connection of this origin (`who`), beside the open ones (`here`)?
+/// net-L1: is there a place for another connection of this origin, beside the open ones?
 pub(crate) fn has_place(here: impl ExactSizeIterator<Item = Origin>, who: Origin) -> bool {
     match here.len() {
         n if n >= CONNECTIONS_MAX => false,
@@ -83,7 +83,10 @@ impl Bodies {
                 }
             }
             taken.all += bytes;
-            *taken.of.entry(of).or_default() += bytes;
+            let own = taken.of.entry(of).or_default();
+            *own += bytes;
+            assert!(*own <= BODIES_MAX / 2, "net-L2: one peer has half of the memory at most");
+            assert!(taken.all <= BODIES_MAX, "net-L2: all bodies together have a bound");
         }
         Some(Share { bodies: self, of, bytes })
     }
@@ -102,8 +105,10 @@ impl Drop for Share<'_> {
             return;
         }
         let mut taken = self.bodies.taken.lock();
+        assert!(taken.all >= self.bytes, "net-L2: memory that is given back was taken");
         taken.all -= self.bytes;
         if let Some(own) = taken.of.get_mut(&self.of) {
+            assert!(*own >= self.bytes, "net-L2: a peer gives back what it has");
             *own -= self.bytes;
             if *own == 0 {
                 taken.of.remove(&self.of);

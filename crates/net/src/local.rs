@@ -41,6 +41,7 @@ fn next_request() -> u64 {
         _ => last + 1,
     };
     LAST_REQUEST.set(next);
+    assert!(next > last, "a thread's request ids rise, and none is 0");
     next
 }
 

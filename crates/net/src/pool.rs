@@ -150,6 +150,8 @@ impl Lease {
             if state.idle.len() < KEPT_MAX && !self.pool.live.is_aborted() {
                 state.idle.push(connection);
             }
+            assert!(state.idle.len() <= KEPT_MAX, "net-P3: no more connections wait idle");
+            assert!(state.lent > 0, "net-P1: a connection that goes back was lent");
         }
         // Dropping the lease frees its place.
     }
@@ -282,7 +284,11 @@ impl Pool {
     }
 
     fn give_back_place(&self) {
-        self.state.lock().lent -= 1;
+        {
+            let mut state = self.state.lock();
+            assert!(state.lent > 0, "net-P3: a place that is given back was taken");
+            state.lent -= 1;
+        }
         self.freed.notify_one();
     }
 

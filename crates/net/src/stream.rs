@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::Socket;
 use types::Buf;
+use wire::frame::BODY_MAX;
 use wire::{HEADER_LEN, Header, Malformed};
 
 use crate::hello::{HELLO_LEN, Hello};
@@ -125,6 +126,8 @@ impl Stream {
     /// Writes one frame; `head.bulk_len` must agree with `bulk`. An error means that the frame did not leave whole (net-S1).
     pub fn send(&mut self, head: &Header, body: &[u8], bulk: &[u8], deadline: Instant) -> Result<(), Gone> {
         assert_eq!(head.bulk_len as usize, bulk.len(), "the header tells the bulk's length");
+        assert!(body.len() <= BODY_MAX, "net-I3: a frame that leaves is accepted");
+        assert!(bulk.len() <= types::BULK_MAX, "net-I3: a frame that leaves is accepted");
         let raw = head.encode(body);
         self.write_all(&mut [IoSlice::new(&raw), IoSlice::new(body), IoSlice::new(bulk)], deadline)
     }
@@ -135,6 +138,7 @@ impl Stream {
 
     fn read_exact(&mut self, mut into: &mut [u8], deadline: Instant) -> Result<(), Gone> {
         while !into.is_empty() {
+            assert!(self.begin <= self.end, "no byte that was received is used twice");
             let have = self.end - self.begin;
             if have > 0 {
                 let n = have.min(into.len());

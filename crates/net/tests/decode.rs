@@ -1,4 +1,4 @@
-//! NIDs that nobody would write.
+//! NIDs that no operator would write.
 
 use hammer::Hammer;
 use net::nid::Nid;

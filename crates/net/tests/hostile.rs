@@ -1,4 +1,4 @@
-//! Peers that mean no good, or are slow: they keep only themselves waiting.
+//! Hostile or slow peers: they delay only themselves.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use types::{Buf, TargetId};
 use wire::Header;
 
 const T: TargetId = TargetId(11);
-/// What an honest peer waits for is answered at once, or would not be within this.
+/// An honest peer's request is answered at once; otherwise it would not be answered within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn served() -> Server {
@@ -42,7 +42,7 @@ fn greet(server: &Server, host: u8) -> (TcpStream, bool) {
     let mut stream = connect(server, host);
     let (node, wanted) = (types::NodeId(0), types::NodeId(0));
     let hello = net::Hello { status: net::HelloStatus::Welcome, node, wanted, nid: "raw".into() };
-    // Who is turned away is told so before he speaks, and may be cut off then.
+    // A refused peer is told so before it speaks, and may be cut off then.
     let _ = stream.write_all(&hello.encode());
     let mut answer = [0; 256];
     let is_there = stream.read_exact(&mut answer).is_ok();
@@ -56,7 +56,7 @@ fn frame(body: &[u8]) -> Vec<u8> {
     [&head.encode(body)[..], body].concat()
 }
 
-/// Asks by a connection that is there.
+/// Sends a request over an existing connection.
 fn ask(stream: &mut TcpStream, body: &[u8]) {
     stream.write_all(&frame(body)).expect("written");
     let mut answer = vec![0; frame(body).len()];
@@ -110,7 +110,7 @@ fn ones_that_send_half_frames_keep_only_their_own_host_waiting() {
         })
         .collect();
     check_others_are_served(&server);
-    // A short one of theirs needs no memory. Those that are there make room when they go.
+    // A short body needs no memory from the pool. Connections that end free theirs.
     let (mut own, _) = greet(&server, 2);
     ask(&mut own, b"short");
     drop(half);
@@ -124,7 +124,7 @@ fn one_that_reads_no_answers_keeps_nobody_else_waiting_and_does_not_hold_up_a_st
     let whole = frame(&vec![5; 4 << 20]);
     for stream in &mut deaf {
         stream.set_write_timeout(Some(Duration::from_millis(100))).expect("set");
-        // Until the server reads no more, since it cannot answer.
+        // Until the server stops reading, since it cannot answer.
         while stream.write_all(&whole).is_ok() {}
     }
     check_others_are_served(&server);

@@ -1,4 +1,4 @@
-//! The conformance suite over each transport, and the stories that only sockets have.
+//! The conformance suite over each transport, and the stories that need sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,7 +34,7 @@ fn remote_rig(addr: &str) -> Rig {
     Rig { hub, fabric, peer: Box::new(peer), stop: Box::new(move || server.stop()) }
 }
 
-/// A server with an echo at `T`, its echo, and a fabric that is no part of it.
+/// A server with an echo at `T`, its echo, and a fabric without that server in its process.
 fn served() -> (Arc<Echo>, Server, Arc<Fabric>) {
     let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
     hub.add(T, echo.clone());
@@ -77,7 +77,7 @@ fn local_conforms() {
         let peer = {
             let (fabric, hub) = (fabric.clone(), hub.clone());
             move |t| {
-                // A peer of the hub must exist before its service does, to see what a call then says.
+                // A peer of the hub must exist before its service does, to see the error of a call then.
                 let absent = !hub.serves(t);
                 if absent {
                     hub.add(t, Arc::new(Echo::default()));
@@ -148,7 +148,7 @@ fn the_map_leads_to_the_server_and_follows_its_moves() {
 
 #[test]
 fn an_address_that_swallows_everything_leaves_time_for_the_next_and_is_tried_last_from_then_on() {
-    // The kernel accepts on its own; nobody answers the handshake, as behind a link that swallows packets.
+    // The kernel accepts by itself; the handshake stays unanswered, as behind a link that drops packets.
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let (_, server, fabric) = served();
     let nids = vec![format!("{}@tcp0", deaf.local_addr().expect("bound")), server.nid()];
@@ -248,7 +248,7 @@ fn a_stalled_network_ends_at_the_deadline_or_by_abort() {
     proxy.heal();
 }
 
-/// A request under way, kept with what it borrows.
+/// A request under way, together with the values that it borrows.
 fn calls(into: &mut [Buf], wait: Duration) -> Vec<Call<'_>> {
     let head = Header { call: QUICK, ..Header::default() };
     let deadline = Instant::now() + wait;
@@ -336,7 +336,7 @@ fn unix_paths_are_taken_over_from_the_dead_only() {
     std::fs::remove_file(&path).expect("removed");
 }
 
-/// What a raw client gets back until the server closes.
+/// The bytes that a raw client receives until the server closes.
 fn after_sending(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let address = server.nid().replace("@tcp0", "");
     let mut s = TcpStream::connect(address).expect("connected");
@@ -403,7 +403,7 @@ fn another_version_is_told_so() {
 
 #[test]
 fn a_server_that_never_greets_costs_no_more_than_the_deadline() {
-    // The kernel accepts on its own; nobody answers the handshake.
+    // The kernel accepts by itself; the handshake stays unanswered.
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let nid = format!("{}@tcp0", deaf.local_addr().expect("bound"));
     let fabric = Fabric::new(None);
@@ -444,7 +444,7 @@ fn a_panicking_service_costs_its_connection_only() {
     assert!(begin.elapsed() < Duration::from_secs(1), "the lost thread is not waited for");
 }
 
-/// Not a benchmark: a call in this process must not have grown a lock convoy, a copy or a box.
+/// Not a benchmark: fails if a call in this process gains a contended lock, a copy or an allocation.
 #[test]
 fn a_local_call_is_cheap() {
     struct Nothing;

@@ -1,4 +1,4 @@
-//! Each known content by its bytes; a medium of real tools' making is looked at by the story of `stria mkfs`.
+//! Each known content by its bytes; a story of `stria mkfs` looks at media that real tools made.
 
 use std::sync::Arc;
 
@@ -83,14 +83,14 @@ fn a_target_says_which_it_is() {
     assert_eq!(content, Content::Target(Box::new(label)));
     let text = content.to_string();
     assert!(text.starts_with("Stria OST 31 of file system 'scratch', uuid 02"), "{text}");
-    // Its two superblocks overwritten, it is something still.
+    // With its two superblocks overwritten, the medium still has content.
     for place in [0, 65_536] {
         disk.write_at(b"rubbish", place).unwrap();
     }
     assert_eq!(look(&*disk).unwrap(), Content::Unknown);
 }
 
-/// A target made by `format`, and on it what these parts say.
+/// A target made by `format`, with these parts written over it.
 fn target_under(parts: &[Part]) -> Arc<MemDisk> {
     let disk = Arc::new(MemDisk::new(MEDIUM_BYTES));
     let label = crate::volume::tests::label();
@@ -111,7 +111,7 @@ fn one_copy_that_survived_does_not_hide_who_came_after() {
         ("Linux RAID member (md 1.2)", &[(0, b"x"), (4096, b"\xfc\x4e\x2b\xa9")]),
         ("Btrfs file system", &[(65_600, b"_BHRfS_M")]),
         ("GPT partition table", &[(512, b"EFI PART")]),
-        // Found in log and data too, once somebody has written between the copies.
+        // Found in log and data too, once another program has written between the copies.
         ("Linux RAID member (md 1.0)", &[(0, b"x"), (8192, &rest), (end, b"\xfc\x4e\x2b\xa9")]),
         (
             "ZFS member",
@@ -155,7 +155,7 @@ fn what_a_user_wrote_is_no_stranger_and_a_lost_copy_alone_no_reason() {
     }
 }
 
-/// All of the table, each at its place as its own document gives it, and what differs in one byte or lies one byte away.
+/// The whole table, each signature at the place that its own document gives; also with one byte changed, or one byte further.
 #[test]
 fn every_signature_is_known_at_its_place_and_nowhere_else() {
     const BCACHE: &[u8] = b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81";
@@ -204,7 +204,7 @@ fn every_signature_is_known_at_its_place_and_nowhere_else() {
         }
         let seen = holding(&[(at + 1, magic)]);
         assert!(!matches!(seen, Content::Foreign(_)), "{name} a byte further is {seen}");
-        // Cut off by the medium's end, it is not there.
+        // Cut off by the medium's end, it is absent.
         let short = MemDisk::new(at + magic.len() as u64 - 1);
         short.write_at(&magic[..magic.len() - 1], *at).unwrap();
         assert!(!matches!(look(&short).unwrap(), Content::Foreign(_)), "{name} at the end");

@@ -9,8 +9,9 @@
 //! disk-A4: where no thread can be started, the caller makes the call itself, without a deadline: an error would fail the volume.
 //!
 //! A write into the page cache waits for the device only when the cache is full of dirty pages, and handing each write to another thread
-//! costs more than the write. So writes are made directly as long as no flush or discard takes long: a volume flushes every few seconds.
-//! Reads here are rare (superblocks, the log at the start, checkpoints, leaves of an index), and direct if the page cache has the bytes.
+//! costs more than the write. So the caller makes writes itself as long as no flush or discard takes long: a volume flushes every few
+//! seconds. Reads here are rare (superblocks, the log at the start, checkpoints, leaves of an index), and need no helper if the page cache
+//! has the bytes.
 
 use std::io;
 use std::sync::Arc;
@@ -212,9 +213,8 @@ impl Aside {
     }
     fn end(&self, at: u64) {
         let mut begun = self.begun.lock();
-        if let Some(i) = begun.iter().position(|b| *b == at) {
-            begun.swap_remove(i);
-        }
+        let i = begun.iter().position(|b| *b == at).expect("a call that ends has begun");
+        begun.swap_remove(i);
         self.first_begun.store(begun.iter().copied().min().unwrap_or(NONE), Ordering::Release);
     }
 }

@@ -186,6 +186,7 @@ impl Direct {
 
     /// Carries out all operations, whole (disk-D3), and returns the lane to the caller; after an error it does not.
     fn carry_out(&self, mut lane: Box<dyn Lane>, round: &[Piece]) -> io::Result<Box<dyn Lane>> {
+        assert!(!round.is_empty(), "a round has an operation");
         let mut left: Vec<Operation> = round.iter().map(|p| p.operation.clone()).collect();
         let mut results = Vec::new();
         let mut deadline = Instant::now() + self.patience;
@@ -207,6 +208,7 @@ impl Direct {
                     return Err(at_place(&self.path, e, verb, offset, len));
                 }
             }
+            assert_eq!(results.len(), left.len(), "each operation has its result");
             // A device that makes progress does not hang.
             if results.iter().any(|moved| moved.as_ref().is_ok_and(|bytes| *bytes > 0)) {
                 deadline = Instant::now() + self.patience;
@@ -243,6 +245,7 @@ fn go_on(operation: &Operation, moved: io::Result<usize>) -> io::Result<Option<O
     if moved >= operation.part.len() {
         return Ok(None);
     }
+    assert!(operation.part.end <= LANE_BYTES, "an operation lies within its lane's buffer");
     let moved = moved / SECTOR_BYTES * SECTOR_BYTES;
     if moved == 0 {
         let kind = match operation.verb {
@@ -273,6 +276,7 @@ fn rounds(verb: Verb, parts: impl Iterator<Item = (u64, usize)>) -> Vec<Vec<Piec
                 rounds.push(std::mem::take(&mut round));
                 used = 0;
             }
+            assert!(used < LANE_BYTES, "a round has space for one more piece");
             let bytes = (len - skip).min(LANE_BYTES - used);
             let operation = Operation { verb, offset: offset + skip as u64, part: used..used + bytes };
             round.push(Piece { part, skip, operation });

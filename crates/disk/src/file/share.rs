@@ -51,6 +51,7 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut shared = SHARED.lock();
         if let Some(sharers) = shared.get_mut(&self.device) {
+            assert!(*sharers > 0, "a medium that is closed was counted");
             *sharers -= 1;
             if *sharers == 0 {
                 shared.remove(&self.device);

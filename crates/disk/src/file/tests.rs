@@ -98,7 +98,7 @@ fn a_full_file_system_below_refuses_what_was_not_reserved() {
     let dir = Dir::new();
     let point = dir.0.join("small");
     std::fs::create_dir(&point).unwrap();
-    // By the system calls: a child of ours, until it has become `mount`, would hold the locks of the tests beside this one.
+    // By system calls: a child process, until it has become `mount`, would hold the locks of tests that run beside this one.
     let flags = rustix::mount::MountFlags::empty();
     if let Err(e) = rustix::mount::mount("stria-test", &point, "tmpfs", flags, c"size=4M") {
         eprintln!("skipped: a tmpfs cannot be mounted here: {e}");
@@ -115,10 +115,10 @@ fn a_full_file_system_below_refuses_what_was_not_reserved() {
 
     let disk = FileDisk::create(point.join("disk"), 64 << 20).unwrap();
     disk.reserve(0, 1 << 20).unwrap();
-    // 1. A reservation that does not fit says so, with the path.
+    // 1. A reservation that does not fit fails, and names the path.
     let refused = disk.reserve(1 << 20, 32 << 20).unwrap_err();
     assert!(crate::is_full(&refused) && refused.to_string().contains("small/disk"), "{refused}");
-    // 2. Fill the rest; then what is reserved and what was written can be written still.
+    // 2. Fill the rest; reserved and written ranges can still be written.
     let mut at = 2 << 20;
     while disk.write_at(&[1; 64 << 10], at).is_ok() {
         at += 64 << 10;
@@ -127,7 +127,7 @@ fn a_full_file_system_below_refuses_what_was_not_reserved() {
     disk.write_at(&[2; 1 << 20], 0).unwrap();
     disk.write_at(&[2; 64 << 10], 2 << 20).unwrap();
     disk.flush().unwrap();
-    // 3. What is given back can be taken elsewhere.
+    // 3. Space that is freed can be allocated elsewhere.
     disk.discard(2 << 20, 64 << 10).unwrap();
     disk.write_at(&[3; 64 << 10], 60 << 20).unwrap();
 }
@@ -159,7 +159,7 @@ fn what_is_no_medium_is_refused_with_its_path() {
     assert_eq!(FileDisk::create(dir.file(), 4096).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
 }
 
-/// A read of the medium leaves nothing in the page cache and takes nothing from there: `RWF_NOWAIT` says what is cached.
+/// A read of the medium leaves nothing in the page cache and takes nothing from there: `RWF_NOWAIT` shows what is cached.
 #[test]
 fn reads_of_the_medium_pass_the_page_cache() {
     use rustix::io::{Errno, ReadWriteFlags};
@@ -195,7 +195,7 @@ fn reads_of_the_medium_pass_the_page_cache() {
     assert!(is_cached(), "the check can tell");
 }
 
-/// The thread that flushed lets go of the medium before the disk is closed.
+/// The thread that flushed has released the medium before the disk is closed.
 #[test]
 fn who_closes_and_opens_again_at_once_is_not_in_his_own_way() {
     let dir = Dir::new();
@@ -207,7 +207,7 @@ fn who_closes_and_opens_again_at_once_is_not_in_his_own_way() {
     }
 }
 
-/// A flush that does not come back fails the volume, and with it what would have to wait for the device; its threads are free.
+/// A flush that hangs fails the volume, and with it all calls that would have to wait for the device; their threads are free.
 #[test]
 fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
     use crate::volume::{Volume, VolumeError};
@@ -221,7 +221,7 @@ fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
     let over =
         |word: Result<(), _>| word.map(|()| Vec::new()).map_err(|_| io::Error::other("the test is over"));
     let carry = move |call: &Call| match call {
-        // Those of the start come back.
+        // The flushes of the start return.
         Call::Flush if begun.fetch_add(1, Ordering::Relaxed) < 3 => Ok(Vec::new()),
         Call::Flush => over(gate.lock().recv()),
         Call::Write { offset, bytes } => file.write_all_at(bytes, *offset).map(|()| Vec::new()),
@@ -231,7 +231,7 @@ fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
         }
         Call::Discard { .. } | Call::Reserve { .. } => Ok(Vec::new()),
     };
-    // Until then the device gets on, however often it is asked.
+    // Until then the device makes progress, however often it is checked.
     let asked = AtomicU32::new(0);
     let progress = move || {
         let done = asked.fetch_add(1, Ordering::Relaxed);
@@ -258,7 +258,7 @@ fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
     drop(go);
 }
 
-/// Who reads a data page through the cache cannot be let go; the others are, and the volume fails.
+/// A reader of a data page through the page cache cannot be interrupted; other callers get an error, and the volume fails.
 #[test]
 fn a_cached_read_that_hangs_fails_the_volume_and_every_other_read_at_once() {
     use crate::volume::{Volume, VolumeError};
@@ -273,7 +273,7 @@ fn a_cached_read_that_hangs_fails_the_volume_and_every_other_read_at_once() {
     volume.start().unwrap();
     volume.check_media().unwrap();
     std::thread::scope(|s| {
-        // If this fails it lets him go, who would be waited for.
+        // If the test fails, dropping this releases the reader; otherwise the scope would wait for it.
         let go = go;
         let late = s.spawn(|| disk.read_many(&mut [(4096, &mut [0; 4096])]));
         while began.recv().unwrap() != 4096 {}
@@ -318,7 +318,7 @@ fn a_read_of_what_is_no_data_page_has_a_deadline() {
     drop(go);
 }
 
-/// A scrub asks again and again: it leaves one thread behind, and takes nothing from the cache for what the medium holds.
+/// A scrub retries again and again: it leaves one thread behind, and takes nothing from the page cache for the medium's content.
 #[test]
 fn while_the_way_past_the_cache_hangs_nobody_else_tries_it_or_reads_the_cache_instead() {
     let dir = Dir::new();
@@ -367,7 +367,7 @@ fn a_file_that_was_made_too_late_is_removed() {
     FileDisk::create(dir.file(), 1 << 20).unwrap();
 }
 
-/// Nobody waits for room that the file system below does not give.
+/// A reservation that hangs fails after a deadline.
 #[test]
 fn a_reservation_that_hangs_has_a_deadline() {
     let dir = Dir::new();

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use types::crc::crc32c;
 use types::{Epoch, Seq};
 
-use super::entry::{EntryKind, HEADER_BYTES, Header, entry_bytes};
-use super::{LogPoint, Tail, Volume, VolumeError};
+use super::entry::{ALIGN_BYTES, EntryKind, HEADER_BYTES, Header, entry_bytes};
+use super::{LOG_BEGIN, LogPoint, Tail, Volume, VolumeError};
 
 /// Largest payload in bytes: a request's bulk (1 MiB) and as much again for what goes with it.
 pub const PAYLOAD_BYTES_MAX: usize = 2 << 20;
@@ -54,6 +54,8 @@ impl Entries {
     }
 
     fn add(&mut self, kind: EntryKind, ops: u32, epoch: Epoch, payload: &[u8], payload_crc: u32) {
+        assert!((1..=OPS_MAX).contains(&ops), "an entry has 1 to {OPS_MAX} operations");
+        assert!(kind == EntryKind::Payload || payload.is_empty(), "a flush mark has no payload");
         let end = self.bytes.len() + entry_bytes(payload.len()) as usize;
         self.bytes.extend_from_slice(&[0; HEADER_BYTES]);
         self.bytes.extend_from_slice(payload);
@@ -185,14 +187,21 @@ impl Volume {
                 seq_of_payload = seq;
             }
         }
+        assert_eq!(pos - before.pos, bytes, "disk-V1: positions rise by the entries' bytes");
+        assert!(seq >= before.seq.0 + entries.len() as u64, "disk-V1: each entry has a seq of its own");
+        assert!(flushed_seq <= before.seq.0, "disk-V3: a flush mark names entries before its own");
+        assert!(pos.is_multiple_of(ALIGN_BYTES as u64), "an entry ends where the next one may begin");
         // 3. Write everything at once, with the bytes that the first page held before, and zeros behind.
         let (page, written_end) = (page_begin(before.pos), pos.next_multiple_of(PAGE_BYTES));
+        let lap_end = page_begin(tail.start) + self.regions.log.len();
+        assert!(written_end <= lap_end, "disk-V4: neither entries nor zeros reach the live log");
         self.prepare(tail, written_end)?;
         assert_eq!(tail.page.len() as u64, before.pos - page, "the tail's page is known");
         let begin = PAGE_BYTES as usize - tail.page.len();
         entries.bytes[begin..PAGE_BYTES as usize].copy_from_slice(&tail.page);
         entries.bytes.resize(begin + (written_end - page) as usize, 0);
         self.write_ring(page, &entries.bytes[begin..])?;
+        assert_eq!(tail.seq, before.seq.0, "the tail stays locked during the write");
         tail.page.clear();
         let of_page = begin + (page_begin(pos) - page) as usize..begin + (pos - page) as usize;
         tail.page.extend_from_slice(&entries.bytes[of_page]);
@@ -209,6 +218,7 @@ impl Volume {
         if tail.prepared >= end.min(lap) || self.log.is_device() {
             return Ok(());
         }
+        assert!(end.is_multiple_of(PAGE_BYTES), "the ring is prepared in whole pages");
         // First lap: all live entries lie below `end`, so the zeros overwrite none (disk-V4).
         let upto = end.next_multiple_of(PREPARE_BYTES).min(lap);
         if end < upto {
@@ -231,6 +241,11 @@ impl Volume {
     /// Writes at a logical position: one device write, or two where the ring wraps.
     fn write_ring(&self, pos: u64, bytes: &[u8]) -> Result<(), VolumeError> {
         let log = self.regions.log;
+        assert!(log.begin >= LOG_BEGIN, "the ring lies behind the superblocks");
+        assert!(log.range().end <= self.log.size(), "the ring lies within its medium");
+        assert!(pos.is_multiple_of(PAGE_BYTES), "the ring is written from a page's begin");
+        assert!((bytes.len() as u64).is_multiple_of(PAGE_BYTES), "the ring is written in whole pages");
+        assert!(bytes.len() as u64 <= log.len(), "one write goes round the ring once at most");
         let at = pos % log.len();
         let (first, second) = bytes.split_at(bytes.len().min((log.len() - at) as usize));
         self.log.write_at(first, log.begin + at).map_err(|e| self.fail("log write", e))?;

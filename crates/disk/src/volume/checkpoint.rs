@@ -66,14 +66,23 @@ impl Volume {
             crc: out.crc,
         };
         // 3. Flush the slot, the log up to `at`, and the data that its entries name: recovery verifies data only of later entries.
+        assert!(out.stream_bytes <= self.regions.slots[slot as usize].len(), "a stream ends within its slot");
+        assert!(out.payload_bytes <= out.stream_bytes, "a stream has its state and its headers");
         self.flush_now()?;
+        assert!(
+            self.flushed_seq() >= at.seq,
+            "disk-V3: the log up to a checkpoint is flushed before it is named"
+        );
         // 4. Name the checkpoint in both superblock copies, durably.
         self.commit(|sb| {
             sb.checkpoint = Some(named);
             sb.log_start = from;
         })?;
         // 5. Only now may the ring overwrite entries before `from` (disk-V4).
+        let named_now = self.superblock.lock().checkpoint;
+        assert_eq!(named_now, Some(named), "disk-V4: both superblock copies name the new checkpoint");
         let mut tail = self.tail.lock();
+        assert!(from.pos >= tail.start, "disk-V4: the log's start only rises");
         tail.start = from.pos;
         self.publish(&tail);
         Ok(())
@@ -186,6 +195,11 @@ impl<'a> ChunkWriter<'a> {
             return self.refuse(VolumeError::CheckpointFull { capacity: self.region.len() });
         }
         let place = self.region.begin + self.stream_bytes;
+        let valid = self.volume.superblock.lock().checkpoint;
+        let is_valid = valid.is_some_and(|c| self.volume.regions.slots[c.slot as usize] == self.region);
+        assert!(!is_valid, "disk-V5: no superblock copy names the slot that is written");
+        assert!(len as usize <= CHUNK_BYTES_MAX, "a reader accepts the chunk");
+        assert!(self.region.range().end <= self.volume.disk.size(), "a slot lies within its medium");
         if let Err(e) = self.volume.disk.write_at(&self.chunk, place) {
             // No superblock names this slot (disk-V5), so no promise is affected.
             return self.refuse(VolumeError::CheckpointWrite(e));
@@ -305,6 +319,7 @@ impl Read for CheckpointReader<'_> {
         while !self.ended && self.given == self.chunk.len() {
             self.next_chunk()?;
         }
+        assert!(self.given <= self.chunk.len(), "no byte of a chunk is returned twice");
         let n = buf.len().min(self.chunk.len() - self.given);
         buf[..n].copy_from_slice(&self.chunk[self.given..self.given + n]);
         self.given += n;

@@ -43,6 +43,7 @@ impl Header {
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        assert!((1..=1 << 16).contains(&self.ops), "the number of operations fits its field");
         let mut o = [0; HEADER_BYTES];
         put_u32(&mut o, 0, MAGIC);
         o[4] = self.kind as u8;

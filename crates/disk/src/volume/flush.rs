@@ -1,10 +1,8 @@
 //! Group flush: one device flush serves all threads whose entries were written before it began.
 //!
-//! One thread is the flush leader; the others wait. After a flush the leader wakes the threads that it served, and one more, which leads next.
-//!
-//! Writers that flush each write arrive together, because one flush wakes them all. The first to arrive would flush for itself alone while
-//! the others wait for the flush after that. So a leader first waits until as many threads have arrived as last time. It waits at most as
-//! long as a flush takes, which the others would wait otherwise.
+//! Threads that flush after each write come back in step: a flush that serves them wakes them all. The first to return would flush
+//! for itself alone, and the others would wait for the flush after that one. The flush leader therefore waits first, until as many threads
+//! have arrived as at the last flush. It waits at most as long as one flush takes, which is what the others would wait otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,38 +14,40 @@ use types::Seq;
 
 use super::{Volume, VolumeError};
 
-/// Longest wait of a leader for others to arrive, however slow the device is.
+/// Longest time that a flush leader waits for other threads, however slow the device is.
 const GATHER_MAX: Duration = Duration::from_millis(1);
 
-/// Threads that flush.
+/// The threads that want a flush.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     inner: Mutex<Inner>,
-    /// As many threads have arrived as are expected.
+    /// Signalled when the expected number of threads has arrived.
     gathered: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// A leader flushes, or waits for others to arrive.
-    has_leader: bool,
+    /// A flush leader is flushing, or waits for other threads.
+    is_led: bool,
+    /// Threads that wait for the flush under way, or for the next one.
     waiting: Vec<Waiter>,
-    /// Threads that were here at the end of the last flush, served or waiting for the next.
+    /// Threads that took part in the last flush or waited for the next one when it ended.
     expected: usize,
     /// Duration of the last flush.
     took: Duration,
 }
 
+/// A thread that is parked until a leader wakes it.
 #[derive(Debug)]
 struct Waiter {
-    /// The seq that is to be flushed.
+    /// The seq that must be flushed before the thread may return.
     want: u64,
     thread: Thread,
+    /// Set before the thread is unparked, because `park` may also return without a wake-up.
     is_called: Arc<AtomicBool>,
 }
 
 impl Waiter {
-    /// Wakes the thread.
     fn call(self) {
         self.is_called.store(true, Ordering::Release);
         self.thread.unpark();
@@ -55,9 +55,9 @@ impl Waiter {
 }
 
 impl Volume {
-    /// Makes durable every entry appended before the call, and all data written to the medium before those entries. Returns the
-    /// flushed_seq. Does not ask the device if all is flushed already. A failed flush fails the volume for good, since the medium may
-    /// have any part of it.
+    /// Makes durable every entry appended before the call, and everything written to the medium before those entries. Returns the
+    /// flushed_seq. If all entries are flushed already, the device is not used. A failed flush fails the volume for good, because it is
+    /// unknown which writes it left on the medium.
     pub fn flush(&self) -> Result<Seq, VolumeError> {
         self.check_started()?;
         let want = self.last_seq().0;
@@ -65,14 +65,14 @@ impl Volume {
             let mut group = self.group.inner.lock();
             let flushed = self.check_alive().map(|()| self.flushed_seq());
             if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
-                // This thread may have been woken to lead. It need not, so it wakes the next waiter, which would wait for ever otherwise.
-                let next = if group.has_leader { None } else { group.waiting.pop() };
+                // A waiter that was woken to lead, and is served already, wakes the next one to lead.
+                let next = if group.is_led { None } else { group.waiting.pop() };
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
                 return flushed;
             }
-            if !group.has_leader {
-                group.has_leader = true;
+            if !group.is_led {
+                group.is_led = true;
                 while group.waiting.len() + 1 < group.expected {
                     let at_most = group.took.min(GATHER_MAX);
                     if self.group.gathered.wait_for(&mut group, at_most).timed_out() {
@@ -83,7 +83,7 @@ impl Volume {
                 self.flush_for_group()?;
                 continue;
             }
-            // The flush under way may have begun before this thread's entry was written. Then the next one serves it.
+            // The flush under way may have begun before this thread's entry was written: then the next one serves it.
             let is_called = Arc::new(AtomicBool::new(false));
             group.waiting.push(Waiter { want, thread: std::thread::current(), is_called: is_called.clone() });
             if group.waiting.len() + 1 == group.expected {
@@ -96,16 +96,18 @@ impl Volume {
         }
     }
 
-    /// The leader's flush. Afterwards it wakes the threads that it served, and one more to lead next. A failed flush wakes all of them.
+    /// Runs the leader's flush. Afterwards wakes the waiters that it served, or all of them if it failed; and one of the others, which
+    /// leads the next flush.
     fn flush_for_group(&self) -> Result<(), VolumeError> {
         let began = Instant::now();
         let done = self.flush_now();
         let mut called = Vec::new();
         {
             let mut group = self.group.inner.lock();
+            assert!(group.is_led, "one leader flushes at a time, and only it ends its flush");
             group.took = began.elapsed();
             group.expected = group.waiting.len() + 1;
-            group.has_leader = false;
+            group.is_led = false;
             let flushed = self.flushed_seq().0;
             let is_done = |w: &mut Waiter| w.want <= flushed || done.is_err();
             called.extend(group.waiting.extract_if(.., is_done));
@@ -124,16 +126,21 @@ impl Volume {
         Ok(())
     }
 
-    /// One device flush, which raises flushed_seq and sealed_seq.
+    /// Runs one device flush, and raises `flushed_seq` and `sealed_seq`.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
-        // disk-V3, disk-V7: read before the flush begins. Entries up to `seq` are written, and one of them has the mark.
+        // disk-V3, disk-V7: entries up to `seq` were written before the flush begins, so the flush makes them durable. `mark` is stored in
+        // one of them and becomes durable too. The tail lock is not held.
         let mark = self.seen.mark.load(Ordering::Acquire);
         let seq = self.seen.seq.load(Ordering::Acquire);
+        assert!(mark <= seq, "disk-V3: a flush mark is in an entry that was written");
         self.flush_media()?;
-        assert!(mark <= seq, "disk-V3: a mark speaks of entries before the one that has it");
         self.flushed_seq.fetch_max(seq, Ordering::AcqRel);
         self.sealed_seq.fetch_max(mark, Ordering::AcqRel);
+        // In this order: both only rise.
+        let (sealed, flushed) = (self.sealed_seq(), self.flushed_seq());
+        assert!(sealed <= flushed, "disk-V3: an entry is flushed before it is sealed");
+        assert!(flushed <= self.last_seq(), "disk-V3: an entry is written before it is flushed");
         Ok(())
     }
 }
@@ -144,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_woken_to_lead_that_was_served_meanwhile_wakes_the_next() {
+    fn who_is_called_to_lead_and_was_served_meanwhile_calls_the_next() {
         let volume = started(formatted());
         volume.append(types::Epoch(1), b"x").unwrap();
         // As a checkpoint's flush does: it wakes no waiter.
@@ -153,7 +160,7 @@ mod tests {
         let waiter = Waiter { want: 2, thread: std::thread::current(), is_called: is_called.clone() };
         volume.group.inner.lock().waiting.push(waiter);
         assert_eq!(volume.flush().unwrap(), Seq(1));
-        assert!(is_called.load(Ordering::Acquire), "or that thread would wait for ever");
+        assert!(is_called.load(Ordering::Acquire), "otherwise the waiter would wait for ever");
     }
 
     #[test]
@@ -167,9 +174,10 @@ mod tests {
         };
         volume.append(types::Epoch(1), b"x").unwrap();
         let all: Vec<_> = [1, 2, 1, 2, 2].into_iter().map(wait).collect();
+        volume.group.inner.lock().is_led = true;
         volume.flush_for_group().unwrap();
         let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
         assert_eq!(called, [true, false, true, false, true]);
-        assert_eq!(volume.group.inner.lock().expected, 6, "with the leader");
+        assert_eq!(volume.group.inner.lock().expected, 6, "five waiters and the leader");
     }
 }

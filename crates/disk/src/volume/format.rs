@@ -111,6 +111,7 @@ impl Volume {
         };
         for generation in 1..=2 {
             sb.generation = generation;
+            assert!(sb.reads_back(), "a superblock that is written can be read");
             disk.write_at(&sb.encode(), superblock::place_of(generation)).map_err(failed)?;
             disk.flush().map_err(failed)?;
         }
@@ -198,6 +199,7 @@ fn wipe(disk: &dyn Disk) -> std::io::Result<()> {
     disk.flush()?;
     disk.discard(LOG_BEGIN.min(size), size.saturating_sub(LOG_BEGIN))?;
     disk.write_at(&vec![0; head as usize], 0)?;
+    assert!(head <= size, "head and tail lie within the medium");
     let tail = content::TAIL_BYTES.min(size - head);
     disk.write_at(&vec![0; tail as usize], size - tail)
 }

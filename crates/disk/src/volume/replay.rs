@@ -81,8 +81,8 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "log entry {} at position {} is damaged though entries up to {} were flushed, so what follows it cannot \
-             be trusted; keep the medium and restore the target from a copy, since no command gives such a log up yet",
+            "log entry {} at position {} is damaged though entries up to {} were flushed, so later entries \
+             cannot be trusted; keep the medium and restore the target from a copy, since no command abandons such a log yet",
             self.seq, self.pos, self.flushed_seq
         )
     }
@@ -140,8 +140,10 @@ impl Volume {
         summary.cut_off.entries += behind_cut;
         summary.cut_off.bytes += end.pos - summary.end.pos;
         *self.cut_off.lock() = summary.cut_off;
+        assert!(summary.end.pos <= end.pos, "entries that are shown were found before");
         // 3. Set the log's end.
         let mut tail = self.tail.lock();
+        assert!(summary.end.pos >= tail.start, "the log ends behind its start");
         (tail.pos, tail.seq, tail.seq_of_payload) = (summary.end.pos, summary.end.seq.0, seq_of_payload);
         tail.phase = Phase::Replayed { cut: summary.cut.is_some(), lost };
         self.publish(&tail);
@@ -196,6 +198,8 @@ impl<'a> Scan<'a> {
             return Ok(None);
         }
         self.pos += entry_bytes(payload_len);
+        assert!(self.pos <= limit, "an entry that is accepted ends within the lap");
+        assert!(header.last_seq() > self.seq, "disk-V1: seq rises from entry to entry");
         self.seq = header.last_seq();
         self.incarnation = header.incarnation;
         Ok(Some((header, payload)))
@@ -283,6 +287,7 @@ struct Window {
 impl Window {
     /// `len` bytes at `pos`; reads ahead, never past `limit`.
     fn get(&mut self, volume: &Volume, pos: u64, len: usize, limit: u64) -> Result<&[u8], VolumeError> {
+        assert!(pos + len as u64 <= limit, "the log is not read past its lap");
         let held = self.pos..self.pos + self.bytes.len() as u64;
         if !contains(&held, pos, len) {
             let want = len.max(WINDOW_BYTES).min((limit - pos) as usize);
@@ -304,6 +309,7 @@ fn contains(held: &Range<u64>, pos: u64, len: usize) -> bool {
 
 fn read_ring(volume: &Volume, pos: u64, buf: &mut [u8]) -> std::io::Result<()> {
     let log = volume.regions.log;
+    assert!(buf.len() as u64 <= log.len(), "one read goes round the ring once at most");
     let at = pos % log.len();
     let first_len = buf.len().min((log.len() - at) as usize);
     let (first, second) = buf.split_at_mut(first_len);

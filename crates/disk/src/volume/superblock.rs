@@ -180,6 +180,11 @@ impl Superblock {
         b
     }
 
+    /// Does its encoding decode to the same? For checks before a write.
+    pub fn reads_back(&self) -> bool {
+        decode(&self.encode()).is_ok_and(|read| read == *self)
+    }
+
     pub fn has_ops(&self) -> bool {
         self.incompat & ENTRIES_OF_OPS != 0
     }

@@ -18,7 +18,7 @@ mod rules;
 mod twin;
 
 pub const LOG_BYTES: u64 = 16 * 1024;
-/// What entries may take of it.
+/// Bytes of the ring that entries may take.
 pub const ENTRIES_BYTES: u64 = LOG_BYTES - 4096;
 pub const SLOT_BYTES: u64 = 8 * 1024;
 /// Superblocks, a small ring, two small slots and no data region: cheap to copy at every crash.
@@ -49,14 +49,14 @@ pub fn formatted_mdt() -> Arc<SimDisk> {
     disk
 }
 
-/// A formatted medium and what it would take to open it.
+/// A formatted medium, and the calls to open it.
 pub fn formatted() -> Arc<SimDisk> {
     let disk = Arc::new(SimDisk::new(MEDIUM_BYTES));
     Volume::format(&*disk, &small(), false).unwrap();
     disk
 }
 
-/// Opens and replays; gives the payloads with their seq and flushed flag.
+/// Opens and replays; returns the payloads with their seq and flushed flag.
 pub fn reopen(disk: Arc<dyn Disk>) -> (Volume, Vec<(u64, bool, Vec<u8>)>) {
     let volume = Volume::open(disk).unwrap();
     let mut seen = Vec::new();
@@ -188,7 +188,7 @@ fn a_cut_ends_the_log_for_ever() {
     let summary = volume.replay(&mut { cut }).unwrap();
     assert_eq!((summary.kept, summary.cut, summary.end.seq), (2, Some(Seq(3)), Seq(2)));
     assert_eq!(volume.start().unwrap(), Incarnation(2));
-    // Even with nothing appended behind the cut, what lies there is void (disk-V2) ...
+    // Even with nothing appended behind the cut, entries there are void (disk-V2) ...
     assert_eq!(payloads(&disk), [b"1", b"2"]);
     // ... and an entry of the same size does not join the old entry 4 to the log.
     assert_eq!(volume.append(Epoch(1), b"X").unwrap(), Seq(3));
@@ -248,14 +248,14 @@ fn appends_write_whole_pages_and_their_zeros_reach_no_live_entry() {
         match volume.append(Epoch(1), &payload) {
             Ok(_) => live.push(payload),
             Err(VolumeError::LogFull { .. }) => {
-                // The ring is as full as it may be: the oldest entry is the one that zeros would hit.
+                // The ring is as full as it may be: zeros would hit the oldest entry.
                 assert_eq!(payloads(&disk), live);
                 volume.checkpoint(volume.position(), &mut |_| Ok(())).unwrap();
                 live.clear();
             }
             Err(e) => panic!("{e}"),
         }
-        // A start knows what the tail's page holds, after a clean stop and without one.
+        // A start knows the content of the tail's page, after a clean stop and without one.
         if n.is_multiple_of(29) {
             if n.is_multiple_of(2) {
                 volume.close_clean().unwrap();

@@ -21,6 +21,9 @@ impl Leaf {
             verified(&key, content.raw(), content.crc())?;
         }
         let bytes = &self.bytes[..self.begin_of(self.records())];
+        assert!(self.records > 0, "kv-L2: a leaf that is written has at least one record");
+        assert!(bytes.len() <= BYTES_MAX, "a leaf that is written can be read");
+        debug_assert!(self.check(bytes.len()).is_ok(), "kv-L1, kv-L3: a leaf that is written can be read");
         out.clear();
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&self.records.to_le_bytes());
@@ -34,6 +37,8 @@ impl Leaf {
             out.extend_from_slice(&value.crc().to_le_bytes());
         }
         self.large.iter().for_each(|value| out.extend_from_slice(value.raw()));
+        let pages = out.len().div_ceil(types::PAGE_SIZE) as u64;
+        assert_eq!(pages, self.pages(), "a leaf takes as many pages as it counts for");
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 type Model = BTreeMap<Key, Value>;
 
-/// Numbers that repeat.
+/// A repeatable random generator.
 pub struct Dice(u64);
 
 impl Dice {
@@ -15,7 +15,7 @@ impl Dice {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % n as u64) as usize
     }
-    /// Of few letters, so that keys begin alike, or are the begin of another.
+    /// A key of few letters, so that many keys have a common prefix, or are a prefix of another.
     pub fn key(&mut self) -> Key {
         let len = self.below(KEY_MAX + 1);
         let bytes: Vec<u8> = (0..len).map(|at| if at % 3 == 0 { self.below(3) as u8 } else { 0 }).collect();
@@ -98,7 +98,7 @@ fn edits_agree_with_a_model() {
     }
 }
 
-/// Inodes: full leaves, row by row; whatever lies behind them stays behind.
+/// Appended inodes give full leaves, one after the other; records behind them stay behind.
 #[test]
 fn rows_at_the_end_leave_full_leaves() {
     let bytes = 4000;
@@ -118,7 +118,7 @@ fn rows_at_the_end_leave_full_leaves() {
     assert!(least > Some(bytes * 9 / 10), "{least:?}");
 }
 
-/// Names come anywhere: what was divided has room on both sides.
+/// Names come at random places: leaves that were divided have free space on both sides.
 #[test]
 fn what_comes_between_divides_evenly() {
     let bytes = 4000;

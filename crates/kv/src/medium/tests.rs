@@ -28,7 +28,7 @@ fn label() -> Label {
     }
 }
 
-/// A volume, the table on it, and what that should hold.
+/// A volume, the table on it, and the records that it should hold.
 struct Scene {
     disk: Arc<SimDisk>,
     volume: Volume,
@@ -37,7 +37,7 @@ struct Scene {
     model: Model,
 }
 
-/// No bound; and one so tight that all that may goes.
+/// Without a bound of memory; and with one so tight that every evictable leaf is evicted.
 const WIDE: u64 = u64::MAX;
 const TIGHT: u64 = 0;
 
@@ -60,9 +60,9 @@ fn model_of(table: &Table) -> Model {
     model
 }
 
-/// The table that the last checkpoint has.
+/// The table of the last checkpoint.
 fn table_on(volume: &Volume, cache_bytes: u64) -> Result<Table, StreamError> {
-    // Changes move to the tree every now and then.
+    // Changes move to the tree now and then.
     let shape = Shape { changes: 256, ..Shape::default() };
     let table = Table::over_shaped(medium_of(volume, cache_bytes), shape).unwrap();
     match volume.checkpoint_reader().unwrap() {
@@ -121,7 +121,7 @@ impl Scene {
         self.table.apply(seq, batch);
     }
 
-    /// A key that nothing has; `go` takes it back.
+    /// Adds a key that was not there; `go` deletes it again.
     fn come(&mut self) -> Key {
         let new = Key::new(&[&self.random.below(2000).to_be_bytes()[..], &[1]].concat()).unwrap();
         self.change_one(new, Some(Value::new(b"soon gone")));
@@ -140,7 +140,7 @@ impl Scene {
         }
     }
 
-    /// As much goes as may.
+    /// Evicts as much as possible.
     fn shrink(&self) {
         while self.table.tidy() != Tidied::Done {}
     }
@@ -156,7 +156,7 @@ impl Scene {
         }
     }
 
-    /// All keys from `from` on and below `to`; if `lost` counts stretches that are, without those, or there must be none.
+    /// All keys from `from` on and below `to`. If `lost` counts lost ranges, those are left out; otherwise there must be none.
     fn list(&self, from: &Key, to: &Key, mut lost: Option<&mut usize>) -> Vec<Key> {
         let (view, mut from, mut seen) = (self.table.snapshot(), *from, Vec::new());
         loop {
@@ -206,7 +206,7 @@ impl Scene {
     }
 }
 
-/// The latest changes moved before the checkpoint, so it left them where the next one finds them.
+/// The latest changes moved to the tree before the checkpoint, so the next one finds their leaves on the medium.
 #[test]
 fn what_a_checkpoint_wrote_the_next_one_does_not_write_again() {
     let mut scene = Scene::new(WIDE);
@@ -225,7 +225,7 @@ fn what_a_checkpoint_wrote_the_next_one_does_not_write_again() {
     assert!(writes(&scene) && !writes(&scene));
 }
 
-/// kv-D1, kv-D2: a leaf that is as it was once more, after a checkpoint without it, has no place.
+/// kv-D1, kv-D2: a leaf that gets its old content again, after a checkpoint without it, has no home.
 #[test]
 fn a_change_that_is_taken_back_after_a_checkpoint_names_no_page_that_is_free() {
     let mut scene = Scene::new(WIDE);
@@ -235,7 +235,7 @@ fn a_change_that_is_taken_back_after_a_checkpoint_names_no_page_that_is_free() {
     scene.checkpoint().unwrap();
     for round in 0..20u64 {
         let key = Key::new(&[&(round * 97).to_be_bytes()[..], &[1]].concat()).unwrap();
-        // Few enough to stay among the latest changes.
+        // Few enough to stay in the memtable.
         for value in [Some(Value::new(b"for a while")), None] {
             let mut batch = Batch::new();
             match value {
@@ -266,14 +266,14 @@ fn conforms() {
             let shape = Shape { leaf_bytes, fanout: if leaf_bytes < 4000 { 4 } else { 32 }, changes: 256 };
             Table::over_shaped(medium, shape).unwrap()
         };
-        // Which medium a table is over, by its capacity there is no way to tell.
+        // `again` needs the medium of a table, and cannot find it from the table.
         let disk = std::cell::RefCell::new(Arc::new(MemDisk::new(16 << 20)));
         let (loads, evictions) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
         let make = || {
             disk.replace(Arc::new(MemDisk::new(16 << 20)));
             over(&disk.borrow(), None)
         };
-        // A checkpoint that was begun and not named: its leaves are there, and nothing else counts.
+        // The old checkpoint was begun and not named: its leaves are on the medium, and do not count.
         let again = |of: &Table| {
             let figures = of.figures();
             loads.set(loads.get() + figures.loads);
@@ -320,7 +320,7 @@ fn power_may_fail_at_every_write_of_checkpoints() {
                 assert!(model_of(&table) == states[&seq], "event {at}, {crash:?}: the state of {seq}");
                 drop((volume, table));
                 if crash == Crash::DropAll && at % 5 == 0 {
-                    // It goes on from there: what is taken for free is not what counts.
+                    // Work continues from there: allocating free pages does not overwrite valid ones.
                     let mut again = Scene::open(disk, states[&seq].clone(), cache_bytes);
                     again.change(400);
                     again.checkpoint().unwrap();
@@ -333,11 +333,10 @@ fn power_may_fail_at_every_write_of_checkpoints() {
     }
 }
 
-/// Changes, checkpoints that count and that do not, starts, and views that are kept: whatever goes out of memory meanwhile, each shows
-/// what it did.
+/// Changes, durable and failed checkpoints, starts, and views that are kept: each view shows the same whatever is evicted meanwhile.
 #[test]
 fn what_goes_out_of_memory_is_what_comes_back() {
-    // Room for what the views hold.
+    // Space for the pages that the views hold.
     let mut scene = Scene::of(4 << 20, 64 << 10);
     let mut kept: std::collections::VecDeque<(<Table as Engine>::Snap, Model)> = Default::default();
     let (mut evictions, mut loads) = (0, 0);
@@ -351,14 +350,14 @@ fn what_goes_out_of_memory_is_what_comes_back() {
                 scene.change(count);
             }
             4 => {
-                // The views below hold places that are not named any more.
+                // The views below hold places that no head names any more.
                 match scene.random.below(2) {
                     0 => scene.checkpoint().unwrap(),
                     _ => scene.checkpoint_unsettled().unwrap(),
                 }
             }
             5 => {
-                // It comes, and goes before it came to a leaf.
+                // A key is added, and deleted before it reaches a leaf.
                 let new = scene.come();
                 scene.checkpoint().unwrap();
                 scene.go(new);
@@ -395,7 +394,7 @@ fn what_goes_out_of_memory_is_what_comes_back() {
             kept.clear();
             let figures = scene.table.figures();
             (evictions, loads) = (evictions + figures.evictions, loads + figures.loads);
-            // Nobody is in older states any more: what they had is free. The second time there is nothing to move, and what was replaced goes.
+            // No reader holds older versions any more: their memory is free. The second call moves nothing, and frees what was replaced.
             scene.table.move_changes(Duration::ZERO);
             scene.table.move_changes(Duration::ZERO);
             scene.table.settle();
@@ -426,15 +425,15 @@ fn a_checkpoint_writes_what_changed() {
     let after = places(&scene);
     let new = after.difference(&before).count();
     assert!((1..=6).contains(&new) && after.len() > 15, "{new} of {}", after.len());
-    // What it replaced is free.
+    // The space of what it replaced is free.
     assert!(scene.on_medium().ground.area.pages_used().abs_diff(all) < 10);
     assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
-    // What the owner reckons with, before the latest changes are in leaves.
+    // The size that the owner plans with, before the latest changes are in leaves.
     let reckoned = scene.table.snapshot().medium_bytes() / PAGE;
     assert!((all..all + 10).contains(&reckoned), "{reckoned} for {all}");
 }
 
-/// A head lets go of a leaf that the newest changes hide, and these are taken back before they come to it.
+/// A head drops a leaf that the newest changes hide, and those changes are undone before they reach it.
 #[test]
 fn a_leaf_that_is_itself_again_has_a_home_again() {
     let mut scene = Scene::new(TIGHT);
@@ -444,14 +443,14 @@ fn a_leaf_that_is_itself_again_has_a_home_again() {
     scene.checkpoint().unwrap();
     scene.go(new);
     scene.checkpoint().unwrap();
-    // It is there: nothing is written.
+    // The leaf is on the medium: nothing is written.
     let homes = |scene: &Scene| scene.on_medium().state.lock().named.clone();
     let before = homes(&scene);
     scene.checkpoint().unwrap();
     assert!(homes(&scene).iter().zip(&before).all(|(a, b)| Arc::ptr_eq(a, b)));
     drop(before);
     assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
-    // And all of it may go out of memory.
+    // And all leaves can be evicted.
     scene.shrink();
     assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
     let again = Scene::open(Arc::new(scene.disk.crash(Crash::DropAll)), Model::new(), TIGHT);
@@ -475,7 +474,7 @@ fn a_checkpoint_that_fails_takes_no_room_and_changes_nothing() {
         scene.table.end_checkpoint(false);
         assert_eq!(scene.on_medium().ground.area.pages_used(), used);
     }
-    // One that nobody ended takes no room either, once there is another.
+    // A checkpoint that was never ended takes no space either, once there is another one.
     let used = [(); 3].map(|()| {
         scene.table.checkpoint(&snap, &mut std::iter::empty(), &mut Vec::new()).unwrap();
         scene.on_medium().ground.area.pages_used()
@@ -499,7 +498,7 @@ fn a_head_that_is_too_long_is_refused() {
     assert!(out.len() as u64 <= scene.on_medium().room().head_bytes);
 }
 
-/// Who tidies comes to an end, whatever older states have in memory.
+/// `tidy` comes to an end, whatever older versions hold in memory.
 #[test]
 fn what_only_older_states_have_is_not_tidied_for_ever() {
     let mut scene = Scene::of(8 << 20, WIDE);
@@ -518,14 +517,14 @@ fn what_only_older_states_have_is_not_tidied_for_ever() {
     let filled = || scene.on_medium().ground.filled_bytes();
     assert!(filled() > 3 << 20, "{}", filled());
     let old = scene.table.snapshot();
-    // Each leaf is another one now; the older state has them yet.
+    // Each leaf of the newest version is another one now; the older version still holds the old ones.
     let mut batch = Batch::new();
     scene.model.keys().for_each(|key| batch.put(*key, Value::new(b"short")));
     scene.table.apply(scene.volume.append(Epoch(1), &[0; 8]).unwrap(), batch);
     scene.table.settle();
     assert!(scene.model.keys().all(|key| old.get(key).unwrap().unwrap().len() == 6000));
     assert_eq!(filled(), 0);
-    // As if one of them had been brought just then.
+    // As if one of them had just been loaded.
     scene.on_medium().ground.count_filled(9 << 20);
     let steps = (0..9).take_while(|_| scene.table.tidy() != Tidied::Done).count();
     assert!(steps < 9);
@@ -538,7 +537,7 @@ fn key_in(group: u64, n: u64) -> Key {
     Key::new(&[group.to_be_bytes(), n.to_be_bytes()].concat()).unwrap()
 }
 
-/// Who reads, changes, brings, tidies and makes checkpoints, all at once: each state is whole, and so is what is on the medium at last.
+/// Readers, a writer, loads, `tidy` and checkpoints, all at once: each version is whole, and so is the last checkpoint.
 #[test]
 fn all_at_once() {
     let disk = Arc::new(MemDisk::new(16 << 20));
@@ -550,7 +549,7 @@ fn all_at_once() {
     };
     let shape = Shape { leaf_bytes: 512, fanout: 4, changes: 256 };
     let table = &Table::over_shaped(medium(None), shape).unwrap();
-    // A batch is of one group, and gives all of its keys the same value, or takes back the last one.
+    // A batch changes one group: it gives all its keys the same value, or deletes them.
     let batch_of = |round: u64| {
         let (group, mut batch) = (round % GROUPS, Batch::new());
         (0..KEYS - 1)
@@ -617,7 +616,7 @@ fn all_at_once() {
             }
         });
         let _end = Ends(is_over);
-        // Until all of them have met, however the machine shares out its time.
+        // Until all threads have met, however the machine schedules them.
         while rounds < ROUNDS || !has_moved() {
             assert!(rounds < 1000 * ROUNDS, "{:?}", table.figures());
             let (round, batch) = (rounds, batch_of(rounds));
@@ -653,7 +652,7 @@ fn all_at_once() {
     assert!(model_of(&again) == model);
 }
 
-/// The records of an earlier release's checkpoint lie where leaves are to lie.
+/// The records of an earlier release's checkpoint lie in the area of leaves.
 #[test]
 fn an_earlier_checkpoint_is_taken_over() {
     let mut scene = Scene::new(WIDE);
@@ -685,7 +684,7 @@ fn an_earlier_checkpoint_is_taken_over() {
             assert!(state == before || state == after, "event {at}, {crash:?}");
         }
     }
-    // Its room is free now.
+    // Its space is free now.
     scene.change(100);
     scene.checkpoint().unwrap();
     assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());

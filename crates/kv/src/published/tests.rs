@@ -3,7 +3,7 @@ use std::thread::{self, ThreadId};
 
 use super::*;
 
-/// Notes who freed it.
+/// Records which thread freed it.
 struct State {
     number: u64,
     freed: Arc<Mutex<Vec<(u64, ThreadId)>>>,
@@ -36,7 +36,7 @@ fn a_reader_that_finds_nothing_new_writes_its_own_slot_only() {
     let freed = Freed::default();
     let published = Published::new(freed.state(0));
     drop(published.reader());
-    // What a second one would touch: the mark, and the state's count.
+    // A reader that shares `newest` would write these: the mark, and the version's reference count.
     published.newest.0.lock().is_taken = false;
     let count = || Arc::strong_count(&published.newest.0.lock().state);
     assert_eq!(count(), 2, "the slot's");
@@ -61,15 +61,15 @@ fn a_reader_within_a_reader_sees_what_is_newest() {
     publish(&published, 0);
     assert_eq!(freed.numbers(), [], "both are read");
     drop((outer, inner));
-    assert_eq!(freed.numbers(), [], "kv-R3: not by who reads");
+    assert_eq!(freed.numbers(), [], "kv-R3: a reader frees nothing");
     publish(&published, 0);
-    assert_eq!(freed.numbers(), [2], "that nobody took; the slot has 0 still");
+    assert_eq!(freed.numbers(), [2], "no reader took it; the slot still has 0");
     assert_eq!(published.reader().number, 3);
     publish(&published, 0);
     assert_eq!(freed.numbers(), [2, 0, 1]);
 }
 
-/// kv-R2, kv-R3: by states and by bytes.
+/// kv-R2, kv-R3: by number of versions and by bytes.
 #[test]
 fn an_idle_slot_is_emptied_and_one_that_is_read_is_not() {
     for (publications, bytes) in [(SWEEP_STATES as u64, 0), (4, SWEEP_BYTES / 4)] {
@@ -80,7 +80,7 @@ fn an_idle_slot_is_emptied_and_one_that_is_read_is_not() {
             // Ends the other thread, also when this one fails.
             let (over, lives) = mpsc::channel::<()>();
             let (published, ready) = (&published, &ready);
-            // One has read the first state and lives on; this thread stays in it for a while.
+            // One thread has read the first version and stays alive; this thread keeps a reader of it for a while.
             s.spawn(move || {
                 assert_eq!(published.reader().number, 0);
                 ready.wait();
@@ -110,7 +110,7 @@ fn an_idle_slot_is_emptied_and_one_that_is_read_is_not() {
 #[test]
 fn numbers_of_threads_are_used_again() {
     let published = Published::new(0u64);
-    // One after the other: far more threads than slots, and each has one, unless other tests' threads have so many.
+    // One after the other: far more threads than slots. Each gets a slot, unless threads of other tests have that many.
     for _ in 0..2 * SLOTS {
         let is_seated = thread::scope(|s| {
             let reads = || matches!(published.reader(), Reader::Seated(_));
@@ -120,8 +120,8 @@ fn numbers_of_threads_are_used_again() {
     }
 }
 
-/// kv-R1 to kv-R4 beside a writer that never stops: what is read is whole and never older than before, one reads an old state to the
-/// end, one reads once and lives on, and all that is freed is freed by the writer.
+/// kv-R1 to kv-R4 beside a writer that never stops: a version that is read is whole and never older than before. One thread reads an old
+/// version to the end, one reads once and stays alive, and the writer frees everything that is freed.
 #[test]
 fn readers_beside_a_writer() {
     const PUBLICATIONS: u64 = 20_000;
@@ -135,7 +135,7 @@ fn readers_beside_a_writer() {
         state.0.number
     };
     thread::scope(|s| {
-        // Those who read on.
+        // Threads that read all the time.
         for _ in 0..2 {
             s.spawn(|| {
                 begin.wait();
@@ -148,14 +148,14 @@ fn readers_beside_a_writer() {
                 end.wait();
             });
         }
-        // Who stays in an old state.
+        // A thread that keeps an old version.
         s.spawn(|| {
             let held = published.reader();
             begin.wait();
             end.wait();
             assert_eq!(check(&held), 0, "kv-R1");
         });
-        // Who reads once.
+        // A thread that reads once.
         s.spawn(|| {
             check(&published.reader());
             begin.wait();

@@ -152,12 +152,15 @@ impl Table {
                 return None;
             };
             let mut next = newest.clone();
-            if over_bytes > 0 || next.moving.is_some() {
+            if over_bytes > 0 || next.immutable.is_some() {
                 // kv-I3: otherwise a leaf could be evicted that a memtable's change needs. kv-I4.
                 self.settle_all(&mut next);
             }
+            assert!(next.immutable.is_none(), "kv-I4: `base` does not change while a memtable moves");
+            assert!(over_bytes == 0 || next.active.changes() == 0, "kv-I3: no change needs an evicted leaf");
             let (base, swept) = next.base.swept(Sweep { from: clock.hand, leaves: STEP_LEAVES, over_bytes });
             next.base = base;
+            assert!(swept.evicted == 0 || over_bytes > 0, "kv-K5: only a table over its bound evicts");
             self.cache.evictions.fetch_add(swept.evicted, Ordering::Relaxed);
             clock.unwritten_bytes += swept.unwritten_bytes;
             clock.moved += swept.evicted + swept.spared;

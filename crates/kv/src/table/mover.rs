@@ -23,7 +23,7 @@ use crate::tree::{Edited, Tree};
 
 /// An immutable memtable, and the bytes of all records as of its last change.
 #[derive(Clone)]
-pub struct Moving {
+pub struct Immutable {
     pub memtable: Memtable,
     pub settled_bytes: u64,
 }
@@ -40,17 +40,17 @@ pub struct Mover {
 
 #[derive(Default)]
 struct Work {
-    asked: Option<(Tree, Moving)>,
+    asked: Option<(Tree, Immutable)>,
     /// The mover has taken its work and has not ended it.
     is_begun: bool,
     /// The tree and memtable of the last move (kv-M3).
-    replaced: Option<(Tree, Moving)>,
+    replaced: Option<(Tree, Immutable)>,
     is_woken: bool,
 }
 
 impl Mover {
-    pub fn ask(&self, base: Tree, moving: Moving) {
-        self.work.lock().asked = Some((base, moving));
+    pub fn ask(&self, base: Tree, immutable: Immutable) {
+        self.work.lock().asked = Some((base, immutable));
         self.wake.notify_one();
     }
 
@@ -79,7 +79,7 @@ impl Mover {
         self.moved.load(Ordering::Relaxed)
     }
 
-    fn next(&self, at_most: Duration) -> Option<(Tree, Moving)> {
+    fn next(&self, at_most: Duration) -> Option<(Tree, Immutable)> {
         let mut work = self.work.lock();
         if work.asked.is_none() && !work.is_woken {
             let at_most = if work.replaced.is_some() { at_most.min(KEPT) } else { at_most };
@@ -91,8 +91,9 @@ impl Mover {
         asked
     }
 
-    fn end(&self, replaced: (Tree, Moving)) {
+    fn end(&self, replaced: (Tree, Immutable)) {
         let mut work = self.work.lock();
+        assert!(work.is_begun, "the mover ends only work that it has begun");
         work.is_begun = false;
         let before = work.replaced.replace(replaced);
         drop(work);
@@ -103,23 +104,23 @@ impl Mover {
 impl Table {
     pub(super) fn move_next(&self, at_most: Duration) {
         match self.mover.next(at_most) {
-            Some((base, moving)) => self.merge(base, moving),
+            Some((base, immutable)) => self.move_memtable(base, immutable),
             None => self.mover.forget(),
         }
     }
 
-    fn merge(&self, base: Tree, moving: Moving) {
-        let mut moved = base.edited(&moving.memtable.iter().collect::<Vec<_>>(), &self.shape);
+    fn move_memtable(&self, base: Tree, immutable: Immutable) {
+        let mut moved = base.edited(&immutable.memtable.iter().collect::<Vec<_>>(), &self.shape);
         if self.brings_neighbours(&mut moved).is_ok() {
             self.published.publish_if(|newest| {
-                newest.moving.as_ref().filter(|now| now.memtable.is_same_memtable(&moving.memtable))?;
+                newest.immutable.as_ref().filter(|now| now.memtable.is_same(&immutable.memtable))?;
                 let mut next = newest.clone();
                 next.end_to_move(std::mem::take(&mut moved));
                 self.mover.moved.fetch_add(1, Ordering::Relaxed);
                 Some((next, 0))
             });
         }
-        self.mover.end((base, moving));
+        self.mover.end((base, immutable));
         // kv-M3: each older version keeps the leaves that were replaced since, and no statistic counts that memory.
         self.published.release();
         self.see_to_memory();
@@ -225,10 +226,10 @@ mod tests {
         }
 
         fn is_moving(&self) -> bool {
-            self.table.published.snapshot().moving.is_some()
+            self.table.published.snapshot().immutable.is_some()
         }
 
-        fn begin(&self) -> (Tree, Moving) {
+        fn begin(&self) -> (Tree, Immutable) {
             self.table.mover.next(Duration::ZERO).expect("a row was full")
         }
     }
@@ -239,10 +240,10 @@ mod tests {
         for round in 1..=20 {
             scene.change(ROW + 1);
             assert!(scene.is_moving());
-            let (base, moving) = scene.begin();
+            let (base, immutable) = scene.begin();
             scene.change(ROW / 2);
             scene.check();
-            scene.table.merge(base, moving);
+            scene.table.move_memtable(base, immutable);
             assert!(!scene.is_moving());
             scene.check();
             scene.table.settle();
@@ -256,13 +257,13 @@ mod tests {
         for is_other_moving in [false, true] {
             let mut scene = Scene::default();
             scene.change(ROW + 1);
-            let (base, moving) = scene.begin();
+            let (base, immutable) = scene.begin();
             scene.change(10);
             scene.table.settle();
             if is_other_moving {
                 scene.change(ROW + 1);
             }
-            scene.table.merge(base, moving);
+            scene.table.move_memtable(base, immutable);
             assert_eq!((scene.is_moving(), scene.table.figures().moves), (is_other_moving, 0));
             scene.check();
         }
@@ -275,7 +276,7 @@ mod tests {
         // No mover runs.
         for _ in 0..10 * ROW {
             scene.change(1);
-            assert!(scene.table.published.snapshot().recent.changes() <= ROW + 1);
+            assert!(scene.table.published.snapshot().active.changes() <= ROW + 1);
         }
         scene.check();
         scene.table.settle();
@@ -291,7 +292,7 @@ mod tests {
         scene.check();
         scene.change(2);
         assert!(!scene.is_moving());
-        scene.table.merge(late.0, late.1);
+        scene.table.move_memtable(late.0, late.1);
         scene.check();
     }
 
@@ -387,7 +388,7 @@ mod tests {
         }
 
         /// Deletes everything from 100 to 399, and begins the mover's work.
-        fn begin_without(&self) -> (Tree, Moving) {
+        fn begin_without(&self) -> (Tree, Immutable) {
             let keys: Vec<Key> = (100..400).map(key).collect();
             self.load(&keys);
             assert!(self.is_away(90) && self.is_away(410));
@@ -435,8 +436,8 @@ mod tests {
     #[test]
     fn what_was_admitted_finds_its_leaf_in_memory() {
         let away = Away::new();
-        let (base, moving) = away.begin_without();
-        away.table.merge(base, moving);
+        let (base, immutable) = away.begin_without();
+        away.table.move_memtable(base, immutable);
         assert_eq!(away.table.figures().moves, 1);
         away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
         away.table.settle();
@@ -449,16 +450,16 @@ mod tests {
     #[test]
     fn a_neighbour_that_cannot_be_read_now_leaves_all_as_it_is() {
         let away = Away::new();
-        let (base, moving) = away.begin_without();
+        let (base, immutable) = away.begin_without();
         away.disk.fail(Op::Read, When::Always);
-        away.table.merge(base, moving);
+        away.table.move_memtable(base, immutable);
         assert!(away.disk.failed(Op::Read) > 0);
         assert_eq!(away.table.figures().moves, 0);
-        assert!(away.table.published.snapshot().moving.is_some());
+        assert!(away.table.published.snapshot().immutable.is_some());
         away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
         away.disk.fail(Op::Read, When::Never);
         away.table.settle();
-        assert!(away.table.published.snapshot().moving.is_none());
+        assert!(away.table.published.snapshot().immutable.is_none());
         for n in 0..600 {
             let want = !(100..400).contains(&n) || (150..170).contains(&n);
             assert_eq!(away.is_there(n), Some(want), "{n}");
@@ -475,8 +476,8 @@ mod tests {
         let left = (0..100).rev().find(|n| away.is_away(*n)).expect("not all are in memory");
         let right = (400..600).find(|n| away.is_away(*n)).expect("not all are in memory");
         let rotten: Vec<u64> = away.rot(left).chain(away.rot(right)).collect();
-        let (base, moving) = away.begin_without();
-        away.table.merge(base, moving);
+        let (base, immutable) = away.begin_without();
+        away.table.move_memtable(base, immutable);
         assert_eq!((away.table.figures().moves, away.table.figures().broken > 0), (1, true));
         away.table.apply(Seq(3), Batch((150..170).map(put).collect()));
         for is_settled in [false, true] {
@@ -521,7 +522,7 @@ mod tests {
         full.extend((10_000..10_000 + ROW as u64 + 1).map(put));
         away.load(&full.iter().map(|change| change.key).collect::<Vec<_>>());
         away.table.apply(Seq(2), Batch(full));
-        let (base, moving) = away.table.mover.next(Duration::ZERO).expect("a row was full");
+        let (base, immutable) = away.table.mover.next(Duration::ZERO).expect("a row was full");
         // One record is added, and one that moves is deleted again.
         away.table.apply(
             Seq(3),
@@ -560,7 +561,7 @@ mod tests {
             assert!(lost.len() >= 2, "{when}: {lost:?}");
         };
         check("while they move");
-        away.table.merge(base, moving);
+        away.table.move_memtable(base, immutable);
         assert_eq!(away.table.figures().moves, 1);
         check("moved");
         away.table.settle();
@@ -603,7 +604,7 @@ mod tests {
                 let changes = keys.map(|n| Change { key: key(n), value: value.clone() }).collect();
                 table.apply(Seq(seq), Batch(changes));
                 // Otherwise the mover might never get to run.
-                let is_moving = || table.published.snapshot().moving.is_some();
+                let is_moving = || table.published.snapshot().immutable.is_some();
                 while seq.is_multiple_of(5) && is_moving() && !is_over.load(Ordering::Relaxed) {
                     std::thread::yield_now();
                 }

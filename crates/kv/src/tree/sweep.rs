@@ -45,6 +45,8 @@ impl Tree {
         let root = self.root.as_ref().map(|root| {
             root.swept(&Key::default(), &from, &mut sweep, &mut swept).unwrap_or_else(|| root.clone())
         });
+        assert_eq!(swept.made.leaves, swept.replaced.leaves, "a sweep keeps every leaf in its place");
+        assert_eq!(swept.made.pages, swept.replaced.pages, "a sweep keeps every page on the medium");
         (Tree { root, sums: self.sums.plus(swept.made).minus(swept.replaced) }, swept)
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::Value;
 use crate::leaf::tests::Dice;
 
-/// Large enough that one record is no quarter of a leaf.
+/// Large enough that one record takes less than a quarter of a leaf.
 const SHAPE: Shape = Shape { leaf_bytes: 2400, fanout: 8, changes: 256 };
 
 /// Checks kv-T1 to kv-T3 below a child and returns how deep its leaves lie.
@@ -61,7 +61,7 @@ fn random_edits_keep_the_form() {
     let (mut tree, mut model) = (Tree::default(), BTreeMap::<Key, Value>::new());
     let mut deepest = 0;
     for step in 0..1200 {
-        // It grows, and shrinks to nothing.
+        // The tree grows, and shrinks to nothing.
         let puts_of_ten = if step < 600 { 7 } else { 1 };
         let edits: BTreeMap<Key, Option<Value>> = (0..1 + dice.below(12))
             .map(|_| {
@@ -104,20 +104,20 @@ fn a_change_copies_what_it_touches() {
     assert_eq!((before.len(), copied), (after.len(), 1));
     assert_eq!(old.get(&keys[500]).unwrap().map(Content::raw), Some(value.raw()));
     assert_eq!(new.get(&keys[500]).unwrap().map(Content::raw), Some(other.raw()));
-    // What deletes nothing copies nothing.
+    // An edit that deletes nothing copies nothing.
     let same = new.edit(&[(&key(5000), None)], &SHAPE);
     assert!(leaves_in(&same).iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
-/// Where a search looks before it has seen a leaf is where the record is, nearly: in the middle of all leaves it would be a quarter
-/// of them away.
+/// The estimated position of a record is close to the true one. Without an estimate, in the middle of each leaf, the error would be a
+/// quarter of the leaf.
 #[test]
 fn a_share_says_where_in_its_leaf_a_record_is() {
     let mut dice = Dice::new(7);
     let name = |(directory, hash): (u64, u64)| {
         Key::new(&[&[1][..], &directory.to_be_bytes(), &hash.to_be_bytes(), &[0]].concat()).unwrap()
     };
-    // Hashes of names in some directories, and numbers in a row.
+    // Hashes of names in some directories, and consecutive numbers.
     let names = (0..4000).map(|n| name((500 + n % 4, (dice.below(1 << 30) as u64) << 34))).collect();
     let numbers =
         (1000..5000u64).map(|n| Key::new(&[&[2][..], &n.to_be_bytes()].concat()).unwrap()).collect();

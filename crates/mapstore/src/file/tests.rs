@@ -59,7 +59,7 @@ fn what_was_stored_is_there_after_reopening() {
         assert_eq!(dir.bytes("map.a"), encode(&sample(version)));
         assert_eq!(dir.bytes("map.b"), encode(&sample(version)));
         let mode = fs::metadata(dir.0.join("map.a")).expect("there").permissions().mode();
-        assert_eq!(mode & 0o077, 0, "the secrets in it are nobody else's");
+        assert_eq!(mode & 0o077, 0, "no other user may read the secrets in it");
     }
 }
 

@@ -1,10 +1,10 @@
-//! Calls that wait for a word of the test.
+//! Calls that wait for a signal of the test.
 
 use std::sync::mpsc::{Sender, channel};
 
 use super::*;
 
-/// Says which calls began; each waits for a word, with which it fails if it has none.
+/// Reports which calls began; each waits for a signal, and fails if none comes.
 fn waiting(progress: Box<Progress>) -> (Aside, Receiver<String>, Sender<()>) {
     let ((began, seen), (go, gate)) = (channel(), channel());
     let (began, gate) = (Mutex::new(began), Mutex::new(gate));
@@ -46,7 +46,7 @@ fn where_no_thread_can_be_started_the_caller_makes_the_call() {
     assert!(!aside.is_slow());
 }
 
-/// A count that stands still, and none. A read may wait behind a flush of the host's.
+/// A progress counter that stands still, and none. A read may wait behind a flush of the host's.
 #[test]
 fn who_cannot_see_the_device_get_on_waits_longer() {
     let flush = || Call::Flush;
@@ -65,7 +65,7 @@ fn who_cannot_see_the_device_get_on_waits_longer() {
     }
 }
 
-/// The device completes something whenever it is asked, and the flush at last.
+/// The device completes something at every check, and finally the flush.
 #[test]
 fn a_device_that_gets_on_is_waited_for() {
     let go: Arc<Mutex<Option<Sender<()>>>> = Arc::default();
@@ -80,7 +80,7 @@ fn a_device_that_gets_on_is_waited_for() {
     let (aside, _began, sender) = waiting(Box::new(progress));
     *go.lock() = Some(sender);
     aside.run(Call::Flush).unwrap();
-    // The same thread serves the next.
+    // The same thread serves the next call.
     go.lock().as_ref().unwrap().send(()).unwrap();
     aside.run(Call::Discard { offset: 0, len: 1 }).unwrap();
     assert_eq!(aside.idle.lock().len(), 1);
@@ -100,7 +100,7 @@ fn who_flushes_long_makes_it_slow_until_he_is_done() {
     assert!(!aside.is_slow());
 }
 
-/// Or each write of the log would go the slow way while somebody reads a leaf.
+/// Otherwise each write of the log would take the slow path while a thread reads a leaf.
 #[test]
 fn who_reads_or_reserves_long_makes_nobody_slow() {
     for call in [Call::Read { offset: 0, len: 1 }, Call::Reserve { offset: 0, len: 1 }] {
@@ -108,7 +108,7 @@ fn who_reads_or_reserves_long_makes_nobody_slow() {
         aside.set_patience(Duration::from_secs(3600));
         aside.set_long(Duration::ZERO);
         std::thread::scope(|s| {
-            // If this fails it lets him go, who would be waited for.
+            // If the test fails, dropping this releases the reader; otherwise the scope would wait for it.
             let go = go;
             s.spawn(|| aside.run(call).unwrap());
             began.recv().unwrap();

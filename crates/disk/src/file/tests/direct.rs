@@ -1,4 +1,5 @@
-//! Data pages past the page cache: the same contract by rings and by threads, on files (on a device: `tests/device.rs`); short moves; a device that hangs.
+//! Data pages past the page cache: the same contract with rings and with threads, on files (on a device: `tests/direct.rs`); short
+//! transfers; a device that hangs.
 
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -14,7 +15,7 @@ use super::super::direct::{LANE_BYTES, MakeRing};
 use super::super::lane::{Lane, ThreadLane};
 use super::*;
 
-/// A fresh disk in a file whose data pages go directly; `None` where the file system has no direct I/O.
+/// A fresh disk in a file with direct I/O for data pages; `None` where the file system has no direct I/O.
 fn direct_disk(dir: &Dir, bytes: u64) -> Option<FileDisk> {
     match FileDisk::create(dir.file(), bytes).unwrap().with_io(Io::Direct) {
         Ok(disk) => Some(disk),
@@ -71,7 +72,7 @@ fn a_disk_through_the_page_cache_is_one_on_request_and_in_files() {
     assert!(!disk.is_direct(), "a file");
 }
 
-/// Through the page cache a written page is found there; past it, it is not.
+/// A page that was written through the page cache is found there; one that was written directly is not.
 #[test]
 fn data_pages_pass_the_page_cache() {
     let dir = Dir::new();
@@ -95,7 +96,7 @@ fn data_pages_pass_the_page_cache() {
     assert!(is_cached(3 << 20), "the check can tell");
 }
 
-/// Larger than a lane, so that it goes in rounds.
+/// Larger than a lane, so that it takes several rounds.
 #[test]
 fn large_requests_go_in_rounds() {
     let dir = Dir::new();
@@ -113,7 +114,7 @@ fn the_lock_goes_with_the_direct_descriptor() {
     let dir = Dir::new();
     let Some(disk) = direct_disk(&dir, 1 << 20) else { return };
     assert_eq!(FileDisk::open(dir.file()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
-    // A write that is under way when the process goes holds this descriptor, and no other.
+    // A write that is under way when the process ends holds this descriptor, and no other.
     let late = disk.direct().unwrap().unwrap().file_in_use();
     drop(disk);
     assert_eq!(FileDisk::open(dir.file()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
@@ -139,7 +140,7 @@ impl Lane for Short {
         patience: Duration,
     ) -> io::Result<Ended> {
         self.calls += 1;
-        // As a device does it: what was not moved is not there.
+        // As a device does: bytes that were not moved are not there.
         let part = |o: &Operation| match self.calls >= self.mute_from {
             true => o.part.start..o.part.start,
             false => o.part.start..o.part.start + (o.part.len() / 2).next_multiple_of(512),
@@ -171,7 +172,7 @@ fn what_moved_in_part_is_continued_and_what_moves_nothing_fails_with_its_place()
     assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// What hangs until it is told to go on: a thread's operations wait for a word.
+/// I/O that hangs until it is released: a thread's operations wait for a signal.
 fn hanging() -> (Arc<super::super::lane::Carry>, std::sync::mpsc::Sender<()>) {
     let (go, gate) = channel();
     let gate: Mutex<Receiver<()>> = Mutex::new(gate);
@@ -197,7 +198,7 @@ fn a_thread_keeps_its_buffer_until_the_device_is_done() {
     lane.buffer().fill(3);
 }
 
-/// A pipe that nobody writes to stands for the device: the kernel has our buffer for as long as we like.
+/// A pipe without a writer stands for the device: the kernel keeps the buffer as long as the test needs.
 #[test]
 fn a_device_that_hangs_fails_at_the_deadline_then_at_once_and_comes_back() {
     let dir = Dir::new();
@@ -217,11 +218,11 @@ fn a_device_that_hangs_fails_at_the_deadline_then_at_once_and_comes_back() {
     assert_eq!(late.kind(), io::ErrorKind::TimedOut);
     assert!(late.to_string().contains("4096 bytes at 8192 failed: the device hangs"), "{late}");
     assert!(disk.lost().is_some_and(|why| why.contains("hangs")), "four times no patience is over at once");
-    // 2. While the kernel has the buffer nothing else is begun, neither reads nor writes.
+    // 2. While the kernel has the buffer no other operation begins, neither reads nor writes.
     let next = disk.write_many(&[(0, &bytes)]).unwrap_err();
     assert_eq!(next.kind(), io::ErrorKind::TimedOut);
     assert!(next.to_string().contains("operations overdue: 1"), "{next}");
-    // 3. The kernel finishes: what it moved is nobody's, and the way is free.
+    // 3. The kernel finishes: the moved bytes are dropped, and operations work again.
     writer.write_all(&[9; 4096]).unwrap();
     let refused = loop {
         let e = disk.write_many(&[(0, &bytes)]).unwrap_err();
@@ -238,7 +239,7 @@ fn a_device_that_hangs_fails_at_the_deadline_then_at_once_and_comes_back() {
     assert_eq!(bytes, [5; 4096], "the late bytes reached no memory of ours");
 }
 
-/// It could be carried out after the write, to the same place.
+/// A discard that was left behind could be carried out after the write, to the same place.
 #[test]
 fn nothing_is_written_directly_while_a_discard_is_left_behind() {
     let dir = Dir::new();

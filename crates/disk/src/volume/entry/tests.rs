@@ -57,7 +57,7 @@ fn no_input_panics_and_what_is_accepted_encodes_to_itself() {
         for _ in 0..1 + rng.below(4) {
             bytes[rng.below(60) as usize] = rng.next_u64() as u8;
         }
-        // With the right checksum, so that the fields themselves are judged.
+        // With a valid checksum, so that the fields themselves are checked.
         seal(&mut bytes);
         if let Some(h) = Header::decode(&bytes) {
             accepted += 1;

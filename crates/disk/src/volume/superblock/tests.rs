@@ -121,7 +121,7 @@ fn unknown_features_are_ignored_forbid_writing_or_refuse() {
     assert_eq!(with(0, 0, 1 << 63), [false, false]);
 }
 
-/// Another release may divide the medium otherwise, have other kinds, numbers and flags: its feature is named, not called nonsense.
+/// Another release may divide the medium differently, and have other kinds, numbers and flags: the error names its feature.
 #[test]
 fn an_unknown_feature_is_named_whatever_it_makes_of_the_fields() {
     type Spoil<'a> = &'a dyn Fn(&mut Vec<u8>);
@@ -153,7 +153,7 @@ fn an_unknown_feature_is_named_whatever_it_makes_of_the_fields() {
             said.contains("needs a newer release: unknown incompatible features 0x10000000000"),
             "{i}: {said}"
         );
-        // What is known beside it is not named.
+        // Features that are known are not named.
         assert!(refusal(1 << 40 | LOG_ELSEWHERE, spoil).ends_with("features 0x10000000000"), "{i}");
     }
 }
@@ -184,7 +184,7 @@ fn no_content_panics_and_what_is_accepted_holds_its_promises() {
                 _ => put_u64(&mut block, at / 8 * 8, if n & 1 == 0 { u64::MAX } else { n }),
             }
         }
-        // With the right checksum, so that the fields themselves are judged.
+        // With a valid checksum, so that the fields themselves are checked.
         seal(&mut block);
         let Ok(sb) = decode(&block) else { continue };
         accepted += 1;

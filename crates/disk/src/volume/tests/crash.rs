@@ -16,27 +16,27 @@ fn ways(n: usize) -> [Crash; 6] {
     ]
 }
 
-/// What a volume went through, on record.
+/// The recorded history of a volume.
 pub struct Workload {
     pub recording: Recording,
     /// The numbers of all payloads.
     pub list: Vec<u64>,
-    /// Events of the medium when something was durable, and how long the list was that it held.
+    /// Events of the medium when entries became durable, and the length of the list at that time.
     pub flushed: Vec<(usize, usize)>,
-    /// The same for what was appended.
+    /// The same for appends.
     pub acknowledged: Vec<(usize, usize)>,
-    /// Events of the medium, and what was called flushed and sealed then.
+    /// Events of the medium, and flushed_seq and sealed_seq then.
     pub said: Vec<(usize, Seq, Seq)>,
 }
 
 impl Workload {
-    /// What a table says of the time when so many events had happened.
+    /// The value in a table for the time when so many events had happened.
     pub fn known(table: &[(usize, usize)], events: usize) -> usize {
         table.iter().rev().find(|(e, _)| *e <= events).unwrap().1
     }
 }
 
-/// Appends of all sizes, flushes, marks, labels, kills and new starts; the ring is gone around several times.
+/// Appends of all sizes, flushes, marks, labels, kills and new starts; the log goes round the ring several times.
 pub fn workload(seed: u64) -> Workload {
     let disk = if seed.is_multiple_of(2) { formatted() } else { formatted_mdt() };
     let mut rng = SplitMix::new(seed);
@@ -62,7 +62,7 @@ pub fn workload(seed: u64) -> Workload {
                 .or_else(|e| matches!(e, VolumeError::LogFull { .. }).then_some(()).ok_or(e))
                 .unwrap(),
             4 => {
-                // A killed process; the medium's page cache lives on. Start flushes what it found.
+                // A killed process; the medium's page cache survives. The start flushes what it found.
                 owner = Owner::open(disk.clone(), &mut |_| false);
                 owner.volume.start().unwrap();
                 flushed.push((disk.events(), owner.list.len()));
@@ -94,7 +94,7 @@ fn a_workload_cut_at_every_write_recovers() {
                     "{what}: a kill loses nothing"
                 );
             }
-            // Life goes on, and what lay behind the cut does not come back.
+            // The volume is used on, and entries behind the cut do not come back.
             again.volume.start().unwrap();
             if again.append(1_000_000, 3).is_err() {
                 again.checkpoint();
@@ -109,7 +109,7 @@ fn a_workload_cut_at_every_write_recovers() {
 
 #[test]
 fn a_start_cut_at_every_write_recovers() {
-    // Entries of which the medium lost one in the middle, so that the start must cut.
+    // The medium lost one entry in the middle, so that the start must cut.
     let disk = formatted();
     let volume = started(disk.clone());
     let list: Vec<u64> = (1..=5).collect();

@@ -78,7 +78,7 @@ fn one_rotten_superblock_costs_nothing_and_two_are_refused() {
             let mut state = Vec::new();
             again.checkpoint_reader().unwrap().unwrap().read_to_end(&mut state).unwrap();
             assert_eq!(state, [7]);
-            // The next start heals it.
+            // The next start repairs the copy.
             again.start().unwrap();
             assert_eq!(Volume::open(rotten).unwrap().superblock_copies_good(), 2);
         }
@@ -102,7 +102,7 @@ fn a_read_error_is_an_error_and_not_the_end_of_the_log() {
 fn every_damaged_byte_of_a_checkpoint_is_found() {
     let disk = formatted();
     let volume = started(disk.clone());
-    // Twice, so that slot 1 counts and slot 0 holds a stranger of the same shape.
+    // Twice, so that slot 1 is valid and slot 0 holds an older stream of the same shape.
     for state in [[1; 40], [2; 40]] {
         volume.append(Epoch(1), b"x").unwrap();
         volume.checkpoint(volume.position(), &mut |w| w.write_all(&state)).unwrap();
@@ -115,7 +115,7 @@ fn every_damaged_byte_of_a_checkpoint_is_found() {
         let mut reader = again.checkpoint_reader().unwrap().unwrap();
         let e = reader.read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(e.kind(), io::ErrorKind::InvalidData, "byte {offset}");
-        // The damage stays: a reader that goes on gets no bytes.
+        // The damage stays: a reader that continues gets no bytes.
         assert!(reader.read(&mut [0; 10]).is_err());
     }
     // The other slot's stream, well formed in itself, is not the one that is named.
@@ -204,12 +204,12 @@ fn no_rot_makes_a_panic_or_wrong_content() {
             Verdict::Keep
         });
         let summary = summary.unwrap();
-        // Rot may take the proof too; what was shown was right, and a known loss is never started over.
+        // Damage may also hit the proof; entries that were shown were right, and a known loss never starts.
         assert_eq!(volume.start().is_ok(), summary.lost.is_none());
     }
 }
 
-/// What no flush mark covers ends the log where it is bad, as a torn tail does; what follows is counted.
+/// A damaged entry that no flush mark covers ends the log, as a torn tail does; the entries behind it are counted.
 #[test]
 fn sound_entries_behind_the_end_are_counted_and_left_out() {
     let disk = formatted();
@@ -228,12 +228,12 @@ fn sound_entries_behind_the_end_are_counted_and_left_out() {
     assert_eq!((summary.kept, summary.lost), (2, None));
     assert_eq!(summary.cut_off, CutOff { entries: 2, bytes: end - places[2] });
     assert_eq!(volume.cut_off(), summary.cut_off);
-    // The owner's cut counts too: entry 1 is sound.
+    // Entries behind the owner's cut count too: entry 1 is valid.
     let volume = Volume::open(disk.clone()).unwrap();
     let cut = |e: &LogEntry<'_>| if e.seq == Seq(2) { Verdict::Cut } else { Verdict::Keep };
     let summary = volume.replay(&mut |e| cut(e)).unwrap();
     assert_eq!((summary.cut, summary.cut_off), (Some(Seq(2)), CutOff { entries: 3, bytes: end - places[1] }));
-    // Once it is cut, it is of another life and not told again.
+    // Once it is cut, it belongs to an earlier incarnation and is not reported again.
     volume.start().unwrap();
     volume.append(Epoch(1), b"new").unwrap();
     drop(volume);

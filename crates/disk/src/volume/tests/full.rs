@@ -1,4 +1,4 @@
-//! A sparse medium whose host is full: what is reserved goes on, what is not is refused and may come later.
+//! A sparse medium whose host is full: writes to reserved space succeed, others are refused and may succeed later.
 
 use super::*;
 
@@ -43,24 +43,24 @@ fn a_checkpoint_that_cannot_be_written_is_given_up_and_may_be_tried_again() {
     volume.append(Epoch(1), b"b").unwrap();
     let used = volume.log_used();
     let large = || volume.checkpoint(volume.position(), &mut |out| out.write_all(&[2; 5 << 20]));
-    // 1. No room: that is what is said, and nothing else is wrong.
+    // 1. No free space: the error says so, and nothing else fails.
     disk.fill_host();
     let refused = large().unwrap_err();
     assert!(matches!(&refused, VolumeError::CheckpointWrite(e) if crate::is_full(e)), "{refused}");
     assert_eq!(types::Fault::from(refused).code, types::Code::NoSpace);
-    // 2. Any other error of the slot costs the checkpoint only, too.
+    // 2. Any other error of the slot also costs only the checkpoint.
     disk.empty_host();
     disk.fail(Op::Write, When::Once);
     let refused = large().unwrap_err();
     assert_eq!(types::Fault::from(refused).code, types::Code::Io);
-    // 3. The volume lives: the old checkpoint counts, the log is whole, and goes on.
+    // 3. The volume works on: the old checkpoint is valid, and the log is whole.
     assert_eq!((volume.failure(), volume.log_used()), (None, used));
     volume.append(Epoch(1), b"c").unwrap();
     volume.flush().unwrap();
     let (again, seen) = reopen(disk.clone());
     assert_eq!(seen.iter().map(|(_, _, p)| &p[..]).collect::<Vec<_>>(), [b"b", b"c"]);
     assert_eq!(again.checkpoint_reader().unwrap().unwrap().payload_bytes(), 1000);
-    // 4. Later it works.
+    // 4. Later the checkpoint succeeds.
     large().unwrap();
     assert_eq!(volume.log_used(), 0);
 }

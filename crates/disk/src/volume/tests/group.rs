@@ -8,7 +8,7 @@ use crate::Disk;
 /// A medium whose flush waits at a gate until it may pass.
 struct Gate {
     below: MemDisk,
-    /// How many flushes may pass.
+    /// Number of flushes that may pass.
     passes: Mutex<u64>,
     opened: Condvar,
     /// Flushes that have begun.
@@ -80,7 +80,7 @@ fn v7_the_tail_is_not_held_during_a_flush_and_one_more_flush_serves_all_who_wait
     std::thread::scope(|scope| {
         let first = scope.spawn(|| volume.flush().unwrap());
         gate.wait_for_flush(before + 1);
-        // disk-V7: the flush stands at the gate; appends do not.
+        // disk-V7: the flush waits at the gate; appends do not.
         let (appended, all_appended) = mpsc::channel();
         let waiters: Vec<_> = (0..WAITERS)
             .map(|_| {
@@ -99,7 +99,7 @@ fn v7_the_tail_is_not_held_during_a_flush_and_one_more_flush_serves_all_who_wait
         waiters.into_iter().for_each(|w| w.join().unwrap());
     });
     assert_eq!(volume.flushed_seq(), Seq(1 + WAITERS));
-    assert_eq!(gate.begun(), before + 2, "the flush at the gate, and one for all who came later");
+    assert_eq!(gate.begun(), before + 2, "the flush at the gate, and one for all later callers");
     volume.flush().unwrap();
     assert_eq!(gate.begun(), before + 2, "nothing new, nothing to flush");
 }
@@ -140,7 +140,7 @@ fn who_waits_for_a_flush_that_fails_is_told() {
         let all: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    // An append may already find the volume failed.
+                    // An append may find that the volume has already failed.
                     volume.append(Epoch(1), b"x").and_then(|_| volume.flush()).is_err()
                 })
             })
@@ -156,7 +156,7 @@ fn a_checkpoint_trims_the_log_only_once_both_superblocks_name_it() {
     let volume = started(gate.clone());
     volume.append(Epoch(1), &[1; 1000]).unwrap();
     let (at, before) = (volume.position(), gate.begun());
-    // Judged afterwards: a panic within would leave the other thread at the gate for ever.
+    // Checked afterwards: a panic inside would leave the other thread at the gate for ever.
     let mut used = Vec::new();
     gate.shut();
     std::thread::scope(|scope| {
@@ -164,7 +164,7 @@ fn a_checkpoint_trims_the_log_only_once_both_superblocks_name_it() {
         // The slot's flush, then one for each superblock copy.
         for flush in 1..=3 {
             gate.wait_for_flush(before + flush);
-            // The log stays in use meanwhile, and counts from its old start.
+            // The log stays in use meanwhile, and is valid from its old start.
             volume.append(Epoch(1), b"").unwrap();
             used.push((volume.log_used(), volume.position().pos));
             gate.let_pass(1);

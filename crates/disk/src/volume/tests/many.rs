@@ -1,4 +1,4 @@
-//! Many entries by one write: the same bytes as one by one, all or none, and after a crash the first of them.
+//! Many entries by one write: the same bytes as one by one, all or none, and after a crash the first few of them.
 
 use super::model::{Owner, payload};
 use super::*;
@@ -49,7 +49,7 @@ fn a_batch_cut_anywhere_leaves_the_first_of_its_entries() {
     disk.record();
     let mut owner = Owner::open(disk.clone(), &mut |_| false);
     owner.volume.start().unwrap();
-    // Events of the medium, and how long the list was that it held then: flushed, and written.
+    // Events of the medium, and the length of the list then: flushed, and written.
     let (mut flushed, mut written) = (vec![(0, 0)], vec![(0, 0)]);
     let mut number = 0;
     for _ in 0..60 {
@@ -86,7 +86,7 @@ fn a_batch_cut_anywhere_leaves_the_first_of_its_entries() {
             assert!(len >= known(&flushed, n), "cut at {n}, {crash:?}: what was flushed is there");
             assert!(crash != Crash::KeepAll || len >= known(&written, n), "cut at {n}: a kill loses nothing");
             cut_inside += written.iter().all(|(_, whole)| *whole != len) as usize;
-            // Life goes on, and what lay behind the cut does not come back.
+            // The volume is used on, and entries behind the cut do not come back.
             again.volume.start().unwrap();
             if again.append(1_000_000, 3).is_err() {
                 again.checkpoint();

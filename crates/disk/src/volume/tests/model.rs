@@ -6,12 +6,12 @@
 use super::*;
 use crate::{Crash, SplitMix};
 
-/// The owner of a volume: the numbers of all payloads that count.
+/// The owner of a volume: the numbers of all valid payloads.
 pub struct Owner {
     pub volume: Volume,
     pub list: Vec<u64>,
     is_mdt: bool,
-    /// Of each entry that replay showed: seq, flushed.
+    /// For each entry that replay showed: seq, flushed.
     pub shown: Vec<(u64, bool)>,
 }
 
@@ -61,12 +61,12 @@ impl Owner {
     }
 }
 
-/// Of an MDT's volume, 1 to 4.
+/// Operations of an entry of an MDT's volume, 1 to 4.
 fn ops_of(number: u64, is_mdt: bool) -> u32 {
     if is_mdt { 1 + number as u32 % 4 } else { 1 }
 }
 
-/// The number, then bytes that follow from it.
+/// A payload: the number, then bytes that follow from it.
 pub fn payload(number: u64, len: usize) -> Vec<u8> {
     let mut p = number.to_le_bytes().to_vec();
     p.extend((0..len).map(|i| (number as usize * 7 + i) as u8));
@@ -94,13 +94,13 @@ fn random_lives_lose_nothing_that_was_flushed_and_keep_a_prefix() {
     assert!(laps > 2 * SEEDS, "the ring is gone around often enough: {laps}");
 }
 
-/// One life of many crashes; gives how often the ring was gone around.
+/// One random life with many crashes; returns how often the log went round the ring.
 fn live(seed: u64, steps: u32) -> u64 {
     let mut rng = SplitMix::new(seed);
     let mut disk = if seed.is_multiple_of(2) { formatted() } else { formatted_mdt() };
     let mut owner = Owner::open(disk.clone(), &mut no_cut);
     owner.volume.start().unwrap();
-    // How long the list was when the last flush began that has ended.
+    // Length of the list when the last completed flush began.
     let mut flushed_len = 0;
     let mut number = 0;
     for step in 0..steps {
@@ -158,7 +158,7 @@ fn live(seed: u64, steps: u32) -> u64 {
                 let cutting = rng.below(4) == 0;
                 let after = Arc::new(disk.crash(crash));
                 let mut coin = rng.clone();
-                // The data of what was flushed verifies, so an owner never cuts there.
+                // The data of flushed entries verifies, so an owner never cuts there.
                 let flushed = owner.volume.flushed_seq();
                 let again =
                     Owner::open(after.clone(), &mut |seq| cutting && seq > flushed && coin.below(3) == 0);
@@ -173,7 +173,7 @@ fn live(seed: u64, steps: u32) -> u64 {
     owner.volume.position().pos / LOG_BYTES
 }
 
-/// What recovery owes: `before` crashed, `after` was recovered.
+/// Checks a recovery: `before` crashed, `after` was recovered.
 fn check(before: &Owner, after: &Owner, flushed_len: usize, all: bool, what: &str) {
     assert!(before.list.starts_with(&after.list), "{what}: a prefix");
     assert!(after.list.len() >= flushed_len, "{what}: everything flushed is there");

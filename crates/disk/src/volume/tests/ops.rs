@@ -1,4 +1,4 @@
-//! Entries of several operations: each has a number of its own, and they are there together or not at all.
+//! Entries of several operations: each operation has a seq of its own, and all of them are there or none.
 
 use super::super::append::OPS_MAX;
 use super::*;
@@ -38,7 +38,7 @@ fn a_checkpoint_between_entries_of_several_goes_on_behind_them() {
     assert_eq!(again.last_seq(), Seq(7));
 }
 
-/// What the owner cuts are entries, whatever they hold.
+/// The owner cuts whole entries, however many operations they hold.
 #[test]
 fn entries_behind_a_cut_are_counted_as_entries() {
     let disk = formatted_mdt();
@@ -53,7 +53,7 @@ fn entries_behind_a_cut_are_counted_as_entries() {
     assert_eq!((summary.cut, summary.end.seq, summary.cut_off.entries), (Some(Seq(5)), Seq(4), 2));
 }
 
-/// An older release ends its scan at such an entry, and would cut off what follows.
+/// An older release ends its scan at such an entry, and would cut off the entries behind it.
 #[test]
 fn an_mdt_that_was_started_says_what_its_log_may_hold() {
     let incompat = |disk: &Arc<SimDisk>| {

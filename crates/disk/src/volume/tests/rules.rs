@@ -57,7 +57,7 @@ fn v2_an_entry_that_was_once_behind_a_cut_tail_is_never_accepted() {
         let at = 1 + rng.below(count);
         let (volume, summary, _) = shown(disk.clone(), Some(Seq(at)));
         let (cut, incarnation) = (summary.end.pos, volume.start().unwrap());
-        // Who lost them sends the same bytes again; power fails somewhere meanwhile.
+        // The client that lost them sends the same bytes again; power fails meanwhile.
         disk.record();
         for n in at..at + rng.below(count) {
             volume.append(Epoch(1), &payload(n, 20)).unwrap();
@@ -90,7 +90,7 @@ fn v3_flushed_and_sealed_are_said_of_what_power_loss_cannot_take() {
     }
 }
 
-/// Opens a medium by one of its superblock copies, the other being rotten. `None`: that one does not count.
+/// Opens a medium by one of its superblock copies, with the other one damaged. `None`: that copy is invalid.
 fn open_by(medium: &SimDisk, copy: usize) -> Option<Owner> {
     let medium = medium.copy();
     medium.write_at(&[0xee; 64], superblock::PLACES[1 - copy]).unwrap();
@@ -150,7 +150,7 @@ fn v6_after_one_failed_write_or_flush_everything_that_would_promise_is_refused()
         };
         assert!(matches!(failed, VolumeError::Failed(_)) && volume.failure().is_some(), "{failed}");
         failures += 1;
-        // The medium works again; the volume does not believe it.
+        // The medium works again; the volume still refuses.
         disk.fail(op, When::Never);
         let (last, flushed, sealed) = (volume.last_seq(), volume.flushed_seq(), volume.sealed_seq());
         let is_failed = |e| matches!(e, VolumeError::Failed(_));

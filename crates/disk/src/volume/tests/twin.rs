@@ -1,4 +1,4 @@
-//! A volume whose log has a medium of its own: both lose power at once, each with its own choice of what it had not flushed.
+//! A volume whose log has a medium of its own: both lose power at once, and each loses its own choice of unflushed writes.
 
 use parking_lot::Mutex;
 
@@ -22,7 +22,7 @@ fn media(main: &Arc<SimDisk>, log: &Arc<SimDisk>) -> Media {
     Media { main: main.clone(), log: Some(log.clone()) }
 }
 
-/// Passes on, and notes in which order the two media were asked.
+/// Passes requests on, and records the order in which the two media got them.
 struct Noting {
     below: Arc<SimDisk>,
     is_log: bool,
@@ -50,7 +50,7 @@ impl Disk for Noting {
     }
 }
 
-/// What an owner's data of this number is: 512 bytes at a place of its own.
+/// An owner's data of this number: 512 bytes at a place of its own.
 fn data_of(number: u64) -> (u64, [u8; 512]) {
     (DATA_AT + number * 512, [number as u8; 512])
 }
@@ -71,7 +71,7 @@ fn both_media_cut_at_every_write_recover() {
     let mut flushed = vec![(0, 0)];
     let mut acknowledged = vec![(0, 0)];
     for number in 1..=150 {
-        // Each entry speaks of data on the other medium, written before it.
+        // Each entry names data on the other medium, written before it.
         let (at, data) = data_of(number);
         owner.volume.disk().write_at(&data, at).unwrap();
         if owner.append(number, rng.below(700) as usize).is_err() {
@@ -87,7 +87,7 @@ fn both_media_cut_at_every_write_recover() {
             }
             4 => drop(owner.volume.mark()),
             5 => {
-                // A killed process; the page caches of both live on.
+                // A killed process; the page caches of both media survive.
                 owner = Owner::open(both(), &mut |_| false);
                 owner.volume.start().unwrap();
                 flushed.push((order.lock().len(), owner.list.len()));
@@ -124,7 +124,7 @@ fn both_media_cut_at_every_write_recover() {
             if (of_main, of_its_log) == (Crash::KeepAll, Crash::KeepAll) {
                 assert!(again.list.len() >= known(&acknowledged, n), "{what}: a kill loses nothing");
             }
-            // What a mark or a checkpoint covers has its data on the other medium: nobody will verify it again (disk-V3, disk-O2).
+            // Data that a flush mark or a checkpoint covers must be on the other medium: recovery does not verify it (disk-V3, disk-O2).
             let shown = again.list.len() - again.shown.len();
             let covered = again.shown.iter().filter(|(_, flushed)| *flushed).count();
             for number in &again.list[..shown + covered] {
@@ -133,7 +133,7 @@ fn both_media_cut_at_every_write_recover() {
                 main.read_at(&mut found, at).unwrap();
                 assert!(found == data, "{what}: data of {number}");
             }
-            // Life goes on, and what lay behind the cut does not come back.
+            // The volume is used on, and entries behind the cut do not come back.
             again.volume.start().unwrap();
             if again.append(1_000_000, 3).is_err() {
                 again.checkpoint();
@@ -165,7 +165,7 @@ fn a_missing_swapped_or_foreign_log_is_refused() {
     let mut bytes = vec![0; LOG_MEDIUM_BYTES as usize - 4096];
     small.read_at(&mut bytes, 0).unwrap();
     refused(media(&main, &Arc::new(SimDisk::from_bytes(bytes))), "smaller");
-    // Its log of an earlier formatting under the same uuid: refused by its own uuid.
+    // A log of an earlier format under the same volume uuid is refused by the log's own uuid.
     let label = Volume::label_on(&*main).unwrap();
     let anew = SimDisk::new(LOG_MEDIUM_BYTES);
     let new = NewLog { disk: &anew, uuid: Uuid([9; 16]) };
@@ -223,7 +223,7 @@ fn the_label_of_a_log_is_as_documented() {
         assert_eq!(hex(&block[4092..]), "d4f983aa");
         let read = LogLabel::read(&*log).unwrap().unwrap();
         assert_eq!(Some(read.uuid), Volume::log_on(&*main).unwrap());
-        // Every flipped bit unmakes the copy.
+        // Every flipped bit makes the copy invalid.
         for byte in (0..4096).step_by(7) {
             let mut flipped = block.clone();
             flipped[byte] ^= 1 << (byte % 8);

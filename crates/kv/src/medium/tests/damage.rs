@@ -1,4 +1,4 @@
-//! Leaves that are not what was written, and reads that fail.
+//! Leaves whose bytes are not the written ones, and reads that fail.
 
 use super::*;
 
@@ -30,12 +30,12 @@ fn a_leaf_that_rots_takes_its_own_records() {
         };
         sound(&again, &[]);
         assert_eq!((again.table.figures().broken, again.table.lost()), (1, 1));
-        // What follows its last record is no matter of it.
+        // Keys behind its last record are not affected.
         let all = Key::new(&[0xff; 9]).unwrap();
         let behind = Key::new(&[home.last.as_bytes(), &[0]].concat()).unwrap();
         assert_eq!(again.get(&behind), Ok(None), "leaf {n}");
         assert!(again.list(&behind, &all, None).iter().eq(scene.model.range(behind..).map(|(key, _)| key)));
-        // 2. Of what is changed there it is known what it is, over checkpoints and starts.
+        // 2. Keys that are changed in the damaged range are known again, over checkpoints and starts.
         let inside: Vec<Key> = scene.model.keys().filter(|key| is_in(key)).copied().collect();
         let known: Vec<Key> =
             inside.iter().enumerate().filter(|(i, _)| i % 5 < 3).map(|(_, key)| *key).collect();
@@ -53,7 +53,7 @@ fn a_leaf_that_rots_takes_its_own_records() {
         again.load_for(&batch);
         again.table.apply(seq, batch);
         sound(&again, &known);
-        // Before they move to the tree, too, all that is known is listed.
+        // Known keys are also listed before they move to the tree.
         let listed = again.list(&Key::default(), &all, Some(&mut 0));
         assert!(
             listed.iter().eq(again.model.keys().filter(|key| !is_in(key) || known.contains(key))),
@@ -63,13 +63,13 @@ fn a_leaf_that_rots_takes_its_own_records() {
         sound(&again, &known);
         again.checkpoint().unwrap();
         let mut again = Scene::open(again.disk, again.model, TIGHT);
-        // The checkpoint names what is lost, in as many stretches as what is known divides it into.
+        // The checkpoint names the lost ranges, divided at the known keys.
         assert!((1..=1 + known.len() as u64).contains(&again.table.lost()), "leaf {n}");
         sound(&again, &known);
-        // Around what is lost all the rest is listed.
+        // All records around the lost ranges are listed.
         let listed = again.list(&Key::default(), &all, Some(&mut 0));
         assert!(listed.iter().eq(again.model.keys().filter(|key| !is_in(key) || known.contains(key))));
-        // 3. It was given up: its place is free, and what is listed ends there.
+        // 3. The leaf is lost for good: its pages are free, and a listing ends there.
         again.model.retain(|key, _| !is_in(key) || known.contains(key));
         assert_eq!(again.table.snapshot().size().records, again.model.len() as u64);
         let (first, end) = (Key::default(), Key::new(&[0xff; 9]).unwrap());
@@ -97,7 +97,7 @@ fn a_leaf_that_rots_takes_its_own_records() {
     assert!(homes.len() > 10, "{}", homes.len());
 }
 
-/// kv-H3: what is not read for now is not lost, whoever asks for it or changes it.
+/// kv-H3: records that cannot be read for now are not lost, whichever call wants or changes them.
 #[test]
 fn a_read_that_fails_loses_nothing() {
     let mut scene = Scene::new(WIDE);
@@ -111,7 +111,7 @@ fn a_read_that_fails_loses_nothing() {
     let begin = scene.on_medium().ground.area.begin(&homes[bad].place);
     faulty.make_unreadable(begin..begin + 1);
     let first = |n: usize| homes[n].first;
-    // 1. Nobody wants it yet: what is read ahead, and at the start, is brought around it.
+    // 1. No call wants the leaf yet: read-ahead and warming load the others around it.
     let read = |from: Key, to: Key| loop {
         match table.snapshot().range(&from, &to, &mut |_, _| true) {
             Err(Miss::Absent(what)) => table.load(what)?,
@@ -130,18 +130,18 @@ fn a_read_that_fails_loses_nothing() {
     while table.warm(&mut from).unwrap() {}
     assert_eq!(table.figures().loads, homes.len() as u64 - 1);
     read(first(bad + 1), Key::new(&[0xff; 9]).unwrap()).unwrap().unwrap();
-    // 2. Who wants it, and who changes it without a look, is told.
+    // 2. A read that wants it gets an error, and so does a change.
     let batch = Batch(vec![Change { key: first(bad), value: Some(Value::new(b"anew")) }]);
     for _ in 0..3 {
         read(Key::default(), first(bad + 1)).unwrap_err();
         table.load(table.admits(batch.keys()).unwrap_err()).unwrap_err();
     }
     assert_eq!(table.figures().broken, 0);
-    // 3. A checkpoint names it as ever.
+    // 3. A checkpoint names it as before.
     table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
     table.end_checkpoint(true);
     drop((table, volume));
-    // 4. A whole medium that fails for a while.
+    // 4. The whole medium fails for a while.
     let faulty = Arc::new(FaultyDisk::new(scene.disk.clone()));
     let volume = Volume::open(faulty.clone() as Arc<dyn Disk>).unwrap();
     let table = table_on(&volume, TIGHT).unwrap();
@@ -155,7 +155,7 @@ fn a_read_that_fails_loses_nothing() {
     assert!(model_of(&table) == scene.model);
 }
 
-/// Gives wrong bytes, and the medium below is as it was.
+/// Returns wrong bytes, while the medium below is unchanged.
 struct WrongWay(Arc<SimDisk>);
 
 impl Disk for WrongWay {
@@ -200,7 +200,7 @@ fn what_was_wrong_on_its_way_is_asked_of_the_medium() {
     assert!(model_of(&table) == scene.model);
 }
 
-/// What nobody ever made is not lost, whatever the leaf around it was.
+/// Keys that never had a record are not lost, whatever happens to the leaf around them.
 #[test]
 fn a_bare_stretch_is_not_lost() {
     let key = |n: u64| Key::new(&n.to_be_bytes()).unwrap();
@@ -217,7 +217,7 @@ fn a_bare_stretch_is_not_lost() {
     let mut scene = Scene::new(WIDE);
     put(&mut scene, &mut (0..1000).chain(1500..2000));
     scene.checkpoint().unwrap();
-    // The leaf around what is bare, and what it has.
+    // The leaf around the empty range, and its records.
     let homes = scene.on_medium().state.lock().named.clone();
     let home = homes.iter().find(|home| home.first < key(1000) && home.last >= key(1500)).unwrap();
     let lost: Vec<u64> = (0..2000).filter(|n| (home.first..=home.last).contains(&key(*n))).collect();

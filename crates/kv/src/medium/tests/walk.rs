@@ -1,8 +1,8 @@
-//! States that are gone through from end to end.
+//! Walks over a whole version.
 
 use super::*;
 
-/// A state of any size can be gone through: what was brought for it goes when that is asked for, and the latest changes are in it still.
+/// A version of any size can be walked: leaves loaded for the walk are dropped on request, and the latest changes are still in it.
 #[test]
 fn what_was_brought_for_a_state_is_forgotten() {
     let mut scene = Scene::new(TIGHT);
@@ -11,7 +11,7 @@ fn what_was_brought_for_a_state_is_forgotten() {
     let mut scene = Scene::open(scene.disk, scene.model, TIGHT);
     scene.come();
     let (view, all) = (scene.table.snapshot(), scene.model.keys().copied().collect::<Vec<_>>());
-    // All records, and the leaves that were brought for that.
+    // All records, and the leaves that were loaded for them.
     let list = |view: &<Table as Engine>::Snap| {
         let (before, end) = (scene.table.figures().loads, Key::new(&[0xff; 9]).unwrap());
         loop {
@@ -36,7 +36,7 @@ fn what_was_brought_for_a_state_is_forgotten() {
     assert!(seen == all && again > 10, "{again} leaves");
 }
 
-/// kv-H1: a thread that read some time ago keeps no place from a checkpoint that found no room.
+/// kv-H1: a thread that read some time ago keeps no pages from a checkpoint that found no free space.
 #[test]
 fn a_checkpoint_that_fails_frees_what_nobody_reads() {
     let mut scene = Scene::new(TIGHT);
@@ -50,14 +50,14 @@ fn a_checkpoint_that_fails_frees_what_nobody_reads() {
     let kept = || scene.on_medium().ground.area.pages_used() - scene.pages_named();
     let free = || scene.table.end_checkpoint(false);
     free();
-    assert!(kept() > 10 && reading.seq() == seq, "{}: somebody reads", kept());
+    assert!(kept() > 10 && reading.seq() == seq, "{}: a reader holds them", kept());
     drop(reading);
     assert!(kept() > 10, "{}", kept());
     free();
     assert_eq!(kept(), 0);
 }
 
-/// What a start brought for all is put in its place when all of it is there, however much: a search has one step less there.
+/// Leaves that were loaded at the start are put in the tree when all are loaded, however few: that saves a search one step.
 #[test]
 fn what_a_start_brought_is_put_in_its_place() {
     let mut scene = Scene::new(WIDE);
@@ -73,7 +73,7 @@ fn what_a_start_brought_is_put_in_its_place() {
     assert_eq!(model_of(&scene.table), scene.model);
 }
 
-/// A checkpoint that failed is no reason to look anew at what cannot go.
+/// After a failed checkpoint `tidy` does not examine again what cannot be evicted.
 #[test]
 fn only_a_checkpoint_that_counts_wakes_who_tidies() {
     let mut scene = Scene::new(TIGHT);
@@ -90,8 +90,8 @@ fn only_a_checkpoint_that_counts_wakes_who_tidies() {
     assert_eq!(scene.table.figures().evictions, scene.table.figures().leaves);
 }
 
-/// What changed is more than memory may have, and must stay until a checkpoint has it: who tidies waits for that, also beside somebody who
-/// looks at the same leaf again and again.
+/// The changed leaves exceed the bound of memory and must stay until a checkpoint has written them: `tidy` waits for that, even beside a
+/// thread that reads the same leaf again and again.
 #[test]
 fn nobody_goes_round_and_round_before_a_checkpoint() {
     let mut scene = Scene::of(8 << 20, 64 << 10);

@@ -19,7 +19,7 @@ fn a_superblock_is_read_or_refused() {
     };
     let outcome = hammer.run(read, |bytes, sb| {
         assert!(sb.regions.are_valid(sb.medium_bytes, sb.log_medium));
-        // Flags that wait and bytes past the name may differ: what counts is that it says the same.
+        // Unused flags and bytes past the name may differ: the decoded content must be the same.
         assert!(decode(&sb.encode()).is_ok_and(|again| again == sb));
         bytes.len()
     });
