@@ -1,6 +1,6 @@
 //! Content of files: a seeded random block, repeated, with a stamp at the start of each sector that identifies its place.
 //!
-//! A page begins with file, offset and version, for people; its other sectors of 512 bytes begin with a number made of the
+//! A page begins with file, offset and version in the clear. Each other sector of 512 bytes begins with a number made of the
 //! three and their own place, so that a page of sectors of two versions, files or places shows too.
 //! bench-P1. A sector's content follows from `(seed, file, offset, version)`: one that is lost, old, misplaced or damaged differs.
 //! The bytes after a stamp depend on the offset alone; writes cover whole sectors.

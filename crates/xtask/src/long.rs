@@ -2,7 +2,7 @@
 //!
 //! It is of parts, because it takes hours: each can be run by itself, and has a proof of its own.
 //!
-//! xtask-L1: what is proven is a commit: a tree with changes is refused at the beginning, and at the end.  xtask-L2: every line that a
+//! xtask-L1: a proof is of a commit: a tree with changes is refused at the beginning, and at the end.  xtask-L2: every line that a
 //! test prints about its result is kept, and the last line counts them.
 
 use std::fs;
@@ -37,7 +37,7 @@ impl Part {
     }
 }
 
-/// What the parts came to.
+/// Results of the parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -47,7 +47,7 @@ struct Counts {
 
 /// Builds, runs the parts in turn and writes the proof of each when it ends, also when something failed: then it says so.
 pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
-    // 1. What is it that is proven?
+    // 1. Identify the commit that is tested.
     ensure!(std::env::var_os("STRIA_BIN").is_none(), "long tests what it builds itself: unset STRIA_BIN");
     refuse_changes()?;
     let commit = commit()?;
@@ -94,7 +94,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// A proof says what was run, not in which directory of whose machine.
+/// Removes the parent directory from the output, so that a proof does not depend on the machine.
 fn without_parent(out: &str, parent: &Path) -> String {
     out.replace(&parent.display().to_string(), "DIR")
 }
@@ -109,7 +109,7 @@ fn commit() -> Result<String> {
     ask("git", &["rev-parse", "HEAD"])
 }
 
-/// xtask-L1. Proofs of earlier runs may differ: they are what is written.
+/// xtask-L1. Files of proofs may differ, since runs write them.
 fn refuse_changes() -> Result<()> {
     let status = ask("git", &["status", "--porcelain"])?;
     let changed: Vec<&str> = status.lines().filter(|line| !line.contains(PROOFS)).collect();
@@ -136,7 +136,7 @@ fn header(part: Part, commit: &str, bin: &Path, seed: u64) -> Result<String> {
     ))
 }
 
-/// Runs what tests, shows all that it prints and keeps the lines of results. False: it failed.
+/// Runs a test command, shows its output and keeps the lines of results. False: it failed.
 fn steps(out: &mut String, counts: &mut Counts, command: &mut Command, title: &str) -> Result<bool> {
     println!("+ {title}");
     let began = Instant::now();
@@ -167,10 +167,10 @@ fn without_place(line: &str) -> &str {
     line.split(" (").next().filter(|_| is_program).unwrap_or(line).trim_end()
 }
 
-/// Is the line a result, or does it say of what or why?
+/// Whether the line is a result, its title or its reason.
 fn is_telling(line: &str) -> bool {
     let begins = ["test ", "ok ", "skip ", "FAILED", "     Running ", "   Doc-tests ", "error"];
-    // What suites say of what they compared, or how to repeat it, is seven blanks in.
+    // Remarks of suites (what they compared, how to repeat it) are indented by seven blanks.
     let is_remark = line.strip_prefix("       ").is_some_and(|l| l.starts_with(|c: char| !c.is_whitespace()));
     is_remark
         || begins.iter().any(|b| line.starts_with(b))
