@@ -521,7 +521,7 @@ fn may_not_ask(b: &mut Bench) -> Result<()> {
     ensure_eq(code, Some(2), &stat)
 }
 
-/// umount refuses a busy mount; SIGTERM logs the processes that use it; a lazy umount lets them finish.
+/// umount refuses a busy mount; SIGHUP leaves it and logs the processes that use it; a lazy umount lets them finish.
 fn busy_umount(b: &mut Bench) -> Result<()> {
     let mount = b.cluster.mount.clone();
     fs::write(mount.join("f"), "content")?;
