@@ -1,4 +1,4 @@
-//! NIDs that nobody would write.
+//! Decoding of malformed NIDs.
 
 use hammer::Hammer;
 use net::nid::Nid;

@@ -11,7 +11,7 @@ use types::{Buf, TargetId};
 use wire::Header;
 
 const T: TargetId = TargetId(11);
-/// What an honest peer waits for is answered at once, or would not be within this.
+/// Deadline for replies to an honest peer, which normally come at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn served() -> Server {
@@ -42,7 +42,7 @@ fn greet(server: &Server, host: u8) -> (TcpStream, bool) {
     let mut stream = connect(server, host);
     let (node, wanted) = (types::NodeId(0), types::NodeId(0));
     let hello = net::Hello { status: net::HelloStatus::Welcome, node, wanted, nid: "raw".into() };
-    // Who is turned away is told so before he speaks, and may be cut off then.
+    // The server may refuse a connection and close it before the client sends anything.
     let _ = stream.write_all(&hello.encode());
     let mut answer = [0; 256];
     let is_there = stream.read_exact(&mut answer).is_ok();

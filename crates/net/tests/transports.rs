@@ -148,7 +148,7 @@ fn the_map_leads_to_the_server_and_follows_its_moves() {
 
 #[test]
 fn an_address_that_swallows_everything_leaves_time_for_the_next_and_is_tried_last_from_then_on() {
-    // The kernel accepts on its own; nobody answers the handshake, as behind a link that swallows packets.
+    // The kernel accepts on its own, but the handshake gets no answer, as behind a link that drops packets.
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let (_, server, fabric) = served();
     let nids = vec![format!("{}@tcp0", deaf.local_addr().expect("bound")), server.nid()];
@@ -336,7 +336,7 @@ fn unix_paths_are_taken_over_from_the_dead_only() {
     std::fs::remove_file(&path).expect("removed");
 }
 
-/// What a raw client gets back until the server closes.
+/// The bytes that a raw client gets back until the server closes.
 fn after_sending(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let address = server.nid().replace("@tcp0", "");
     let mut s = TcpStream::connect(address).expect("connected");
@@ -403,7 +403,7 @@ fn another_version_is_told_so() {
 
 #[test]
 fn a_server_that_never_greets_costs_no_more_than_the_deadline() {
-    // The kernel accepts on its own; nobody answers the handshake.
+    // The kernel accepts on its own, but the handshake gets no answer.
     let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let nid = format!("{}@tcp0", deaf.local_addr().expect("bound"));
     let fabric = Fabric::new(None);
