@@ -47,7 +47,7 @@ impl Service for Ost {
     }
 }
 
-/// What the MDT says to a question, by its number.
+/// The MDT's reply to a question, by the question's number.
 type Says = dyn Fn(u32) -> DyingReply + Send + Sync;
 
 /// An MDT that says of the purge what a test tells it, and lets nothing go while it is told so.
@@ -369,7 +369,7 @@ fn an_append_of_a_lone_mount_goes_on_where_it_was_stopped() {
     assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == data);
 }
 
-/// What was acknowledged of a write is not written again: another client may have written there since.
+/// The acknowledged part of a write is not written again: another client may have written there since.
 #[test]
 fn a_write_goes_on_behind_what_is_acknowledged() {
     let rig = rig(Wiring::Tcp);
