@@ -274,7 +274,7 @@ impl Service for Meddling {
     }
 }
 
-/// Another has changed the record and given the growth up: whoever lives begins anew, with what the other wrote.
+/// Another client has changed the record and abandoned the migration: the first client starts again, with the other's data.
 #[test]
 fn o4_who_lives_and_whose_growth_was_given_up_begins_anew() {
     let cluster = Cluster::quiet(Wiring::Tcp, 2);

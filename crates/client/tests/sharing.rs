@@ -131,7 +131,7 @@ impl Service for RefusesToClose {
     }
 }
 
-/// What the MDT never takes note of is tried again and again, and holds up nothing that is closed with it, before it or after it.
+/// A close that the MDT keeps refusing is retried, and does not delay other closes, whether sent with it, before it or after it.
 #[test]
 fn a_file_whose_close_is_refused_does_not_hold_up_the_others() {
     let (cluster, a, b) = two(1);
@@ -152,7 +152,7 @@ fn a_file_whose_close_is_refused_does_not_hold_up_the_others() {
     wait_until("in the end all are", || gone() == 150);
 }
 
-/// What the first says of itself does not get through at once: it is said again, and keeps nobody out for ever.
+/// The MDT refuses the first client's report of its open files once: the client repeats it, and the new client gets in.
 #[test]
 fn a_client_comes_in_though_the_first_is_refused_when_it_says_what_it_holds() {
     let cluster = Cluster::new(Wiring::Tcp, 1);

@@ -1,4 +1,4 @@
-//! What the table costs with as many records as an MDT of a million files has: times and memory, to hold two builds side by side.
+//! Measures times and memory of a table with the records of an MDT of a million files, to compare two builds.
 //! `cargo test --release -p stria-kv --test measure -- --ignored --nocapture`; `STRIA_FILES` sets how many.
 
 use std::hint::black_box;

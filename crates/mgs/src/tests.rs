@@ -162,7 +162,7 @@ fn the_map_outlives_its_service() {
     assert!(!dir.exists());
 }
 
-/// Stores the change and says that it failed, or is changed by somebody else, as it is told.
+/// As configured, stores the change and reports a failure, or is changed by another writer.
 #[derive(Default)]
 struct Trouble {
     inner: MemoryStore,

@@ -105,7 +105,7 @@ fn read_of(cap: Capability, offset: u64, len: u32) -> Read {
     Read { cap, object: object(), offset, len }
 }
 
-/// What a call brings back.
+/// The result of a call.
 struct Said<T> {
     frame: Header,
     head: ReplyHead,

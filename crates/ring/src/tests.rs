@@ -202,7 +202,7 @@ fn a_batch_gives_each_operation_its_result() {
     }
 }
 
-/// A pipe that nobody writes to is a device that hangs.
+/// An empty pipe stands for a device that hangs.
 #[test]
 fn an_overdue_operation_keeps_the_buffer_until_the_kernel_is_done() {
     use std::io::Write;

@@ -83,7 +83,7 @@ fn a_target_that_is_down_is_shown_without_numbers_and_is_not_in_the_sum() {
     assert_eq!(line, "stria-OST000a_UUID  : down (connection refused)");
     let sum = text.lines().find(|l| l.starts_with("filesystem_summary:")).expect("a sum");
     assert_eq!(sum.split_whitespace().nth(1), Some("2.0G"), "{text}");
-    // What a mount of an earlier release tells has no state: such a target answered.
+    // A mount of an earlier release reports no state: then the target has answered.
     let older = r#"{"kind":"ost","index":1,"bytes_total":1,"bytes_free":1,"bytes_available":1,"files_total":1,"files_free":1}"#;
     assert!(serde_json::from_str::<TargetSpace>(older).unwrap().is_up());
     let down = r#"{"target":3,"kind":"ost","index":1,"state":"down","why":"no answer"}"#;

@@ -111,7 +111,7 @@ fn one_copy_that_survived_does_not_hide_who_came_after() {
         ("Linux RAID member (md 1.2)", &[(0, b"x"), (4096, b"\xfc\x4e\x2b\xa9")]),
         ("Btrfs file system", &[(65_600, b"_BHRfS_M")]),
         ("GPT partition table", &[(512, b"EFI PART")]),
-        // Found in log and data too, once somebody has written between the copies.
+        // Found in log and data too, once other data was written between the copies.
         ("Linux RAID member (md 1.0)", &[(0, b"x"), (8192, &rest), (end, b"\xfc\x4e\x2b\xa9")]),
         (
             "ZFS member",

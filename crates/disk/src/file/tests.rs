@@ -127,7 +127,7 @@ fn a_full_file_system_below_refuses_what_was_not_reserved() {
     disk.write_at(&[2; 1 << 20], 0).unwrap();
     disk.write_at(&[2; 64 << 10], 2 << 20).unwrap();
     disk.flush().unwrap();
-    // 3. What is given back can be taken elsewhere.
+    // 3. Discarded space can be used elsewhere.
     disk.discard(2 << 20, 64 << 10).unwrap();
     disk.write_at(&[3; 64 << 10], 60 << 20).unwrap();
 }
@@ -258,7 +258,7 @@ fn a_flush_that_hangs_fails_the_volume_at_the_deadline() {
     drop(go);
 }
 
-/// Who reads a data page through the cache cannot be let go; the others are, and the volume fails.
+/// A cached read of a data page that hangs cannot be released; all other reads are, and the volume fails.
 #[test]
 fn a_cached_read_that_hangs_fails_the_volume_and_every_other_read_at_once() {
     use crate::volume::{Volume, VolumeError};
@@ -367,7 +367,7 @@ fn a_file_that_was_made_too_late_is_removed() {
     FileDisk::create(dir.file(), 1 << 20).unwrap();
 }
 
-/// Nobody waits for room that the file system below does not give.
+/// A reservation does not wait for ever for space of the file system below.
 #[test]
 fn a_reservation_that_hangs_has_a_deadline() {
     let dir = Dir::new();

@@ -1,4 +1,4 @@
-//! What a crash may and may not do.
+//! Legal and illegal effects of a simulated crash.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn a_crash_tells_the_first_event_that_it_lost() {
         };
         assert_eq!((whole(Crash::OneLost(seed)), whole(Crash::OneKept(seed))), (3, 2));
     }
-    // What was not flushed is not flushed in a copy either.
+    // Unflushed writes stay unflushed in a copy.
     let copy = playback.medium();
     assert_eq!((copy.unflushed(), bytes_of(&copy)[2048]), (2, 3));
     assert_eq!(bytes_of(&copy.copy().crash(Crash::DropAll))[2048], 0);

@@ -18,7 +18,7 @@ mod rules;
 mod twin;
 
 pub const LOG_BYTES: u64 = 16 * 1024;
-/// What entries may take of it.
+/// The part of the log that entries may take.
 pub const ENTRIES_BYTES: u64 = LOG_BYTES - 4096;
 pub const SLOT_BYTES: u64 = 8 * 1024;
 /// Superblocks, a small ring, two small slots and no data region: cheap to copy at every crash.

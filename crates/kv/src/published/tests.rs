@@ -148,14 +148,14 @@ fn readers_beside_a_writer() {
                 end.wait();
             });
         }
-        // Who stays in an old state.
+        // A reader that holds an old state.
         s.spawn(|| {
             let held = published.reader();
             begin.wait();
             end.wait();
             assert_eq!(check(&held), 0, "kv-R1");
         });
-        // Who reads once.
+        // A reader that reads once.
         s.spawn(|| {
             check(&published.reader());
             begin.wait();

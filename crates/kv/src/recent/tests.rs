@@ -82,7 +82,7 @@ fn a_key_that_changes_again_and_again_takes_little() {
     );
 }
 
-/// kv-N1, kv-N2: who reads beside the writer sees the state that he was given, whole and in order.
+/// kv-N1, kv-N2: a reader beside the writer sees the state that it was given, whole and in order.
 #[test]
 fn readers_beside_a_writer() {
     const CHANGES: u64 = 20_000;

@@ -104,7 +104,7 @@ fn a_change_copies_what_it_touches() {
     assert_eq!((before.len(), copied), (after.len(), 1));
     assert_eq!(old.get(&keys[500]).unwrap().map(Content::raw), Some(value.raw()));
     assert_eq!(new.get(&keys[500]).unwrap().map(Content::raw), Some(other.raw()));
-    // What deletes nothing copies nothing.
+    // A delete of a missing key copies nothing.
     let same = new.edit(&[(&key(5000), None)], &SHAPE);
     assert!(leaves_in(&same).iter().zip(&after).all(|(a, b)| Arc::ptr_eq(a, b)));
 }

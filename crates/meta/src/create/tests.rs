@@ -153,7 +153,7 @@ fn a_replay_makes_the_same_file_again() {
     assert!(fresh.open.inode.attr.fid != Fid(700) && !w.has(keys::inode(Fid(700))));
 }
 
-/// [S-claims] Who says that he repeats himself is given nobody's file.
+/// [S-claims] A session that claims to replay a create does not get a file of another session.
 #[test]
 fn a_judged_session_replays_its_own_files_only() {
     let mut w = World::new();
@@ -188,7 +188,7 @@ fn content_of(w: &mut World, fid: Fid) -> Vec<u8> {
     out.to_vec()
 }
 
-/// What a create and a write leave behind, one request does: every record is the same.
+/// One request that creates a file with content leaves the same records as a create and a write.
 #[test]
 fn a_file_with_content_is_as_if_it_had_been_written() {
     for len in [0, 1, 4095, 4096, 4097, 20_000, INLINE_MAX as usize] {

@@ -5,7 +5,7 @@ use super::*;
 use crate::Space;
 use crate::testing::*;
 
-/// What each page is.
+/// State of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Is {
     Hole,

@@ -65,7 +65,7 @@ fn root_protects_and_the_owner_notes() {
     }
 }
 
-/// What an immutable and an append-only file refuse, also to root; as ext4 does.
+/// Operations that an immutable or append-only file refuses, also to root; as ext4 does.
 #[test]
 fn a_protected_file_stays_as_it_is() {
     for (flag, is_append) in [(FLAG_IMMUTABLE, false), (FLAG_APPEND, true)] {

@@ -1,4 +1,5 @@
-//! meta-O4 as the MDT sees it: whoever dies at whatever step of a growth, and whatever comes late, what was written is the file's content.
+//! meta-O4 from the MDT's view: the file has its written content if a client dies at any step of an inline-to-object migration, and
+//! also if requests arrive late.
 
 use hammer::Dice;
 use types::crc::fragment_crcs;
@@ -47,7 +48,7 @@ fn who_has_no_section_waits_while_a_file_grows() {
     for place in [Place::At(0), Place::End, Place::Within(1)] {
         assert_eq!(write(&mut w, fid, place, FREE, b"new").unwrap_err(), Code::NeedSection);
     }
-    // What writes nothing changes nothing.
+    // A write that touches no byte within the file's size changes nothing.
     write(&mut w, fid, Place::Within(4), FREE, b"new").unwrap();
     assert_eq!((w.inode(fid), read_inline(&w, fid)), (before, b"some".to_vec()));
     end(&mut w, fid, generation).unwrap();
@@ -129,7 +130,7 @@ fn content_leaves_room_for_names() {
     };
     w.call(allocate(large, 0, 10_000)).unwrap();
     assert_eq!(w.call(allocate(large, 0, 10_001)).unwrap_err(), Code::NeedLayout);
-    // What stays small stays where it is.
+    // A file that stays small stays inline.
     w.space.inline_max = 0;
     write(&mut w, small, Place::At(0), FREE, &[5; 4096]).unwrap();
     let mut want = vec![1; 5_000];
@@ -137,10 +138,10 @@ fn content_leaves_room_for_names() {
     assert_eq!(read_inline(&w, large), want);
 }
 
-/// One who moves a file, at his own pace: he may die, or be given up for dead and go on all the same.
+/// A client that migrates a file, at its own pace: it may die, or be evicted and continue all the same.
 struct Mover {
     generation: Generation,
-    /// What he has copied so far, and how much there was when he began.
+    /// The bytes copied so far, and the file's size at the start.
     copied: Vec<u8>,
     size: usize,
 }

@@ -135,7 +135,7 @@ fn circles_are_found_across_files_and_sessions() {
     assert_eq!(locks.ask(&waiting(on(3, ask(Posix, 20, Read, 0, 0)), 1), 0), Wait);
     assert_eq!(locks.ask(&waiting(on(1, ask(Posix, 30, Write, 9, 9)), 1), 0), Deadlock);
     assert_eq!(locks.ask(&waiting(on(1, ask(Posix, 30, Write, 10, 10)), 2), 0), Granted);
-    // Who has given up waiting closes no circle.
+    // A cancelled request closes no circle of waits.
     locks.cancel((Fid(2), Posix), SessionId(1), 1);
     assert_eq!(locks.ask(&waiting(on(1, ask(Posix, 30, Write, 9, 9)), 3), 0), Wait);
     // Neither does one whose client fell silent.
@@ -291,7 +291,7 @@ fn random_owners_get_what_the_bytes_say() {
             }
             assert_eq!(Bytes::of(&locks, asked.resource).0, model.0, "{line}");
         }
-        // Who does not wait gives back; then those who wait are served.
+        // Owners that do not wait release their locks; then the waiting ones are served.
         let mut rounds = 0;
         while !waits.is_empty() || !locks.is_empty() {
             for who in 0..OWNERS {

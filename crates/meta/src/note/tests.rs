@@ -94,7 +94,7 @@ fn hammered() {
         .run(|b| ChangelogRecord::decode(b).ok(), same(ChangelogRecord::encode));
 }
 
-/// What the last request noted.
+/// The changelog notes of the last request.
 fn told(world: &mut World) -> Vec<Note> {
     std::mem::take(&mut world.txn.notes)
 }

@@ -8,7 +8,7 @@ use crate::open::open_read;
 use crate::sharing::Sharing;
 use crate::testing::*;
 
-/// What an MDT would say of its sessions.
+/// The MDT's answers about its sessions.
 struct Others {
     is_shared: bool,
     lease: Option<u32>,

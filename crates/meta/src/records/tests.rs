@@ -144,7 +144,7 @@ fn version_1_is_read() {
     }
 }
 
-/// What the document promises: most inodes have a few fields only.
+/// As the format document states, most inodes have a few fields only.
 #[test]
 fn an_inode_of_a_typical_file_is_short() {
     let born = Time::new(1_790_000_000, 123_456_789);

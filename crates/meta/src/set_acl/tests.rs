@@ -99,7 +99,7 @@ fn a_default_acl_is_handed_down() {
     assert_eq!(w.call(req).expect("create").open.inode.attr.mode, 0o600);
 }
 
-/// Linux looks at no ACL while the group class has nothing: who is named there counts as anybody.
+/// Linux ignores the ACL while the group class has no rights: a named user then counts as other.
 #[test]
 fn without_group_bits_the_mode_alone_decides() {
     let mut w = World::new();

@@ -52,7 +52,7 @@ fn chmod_is_the_owners() {
     }
 }
 
-/// What names nothing is a change of ctime, of an immutable file too, and refused there.
+/// A request without attributes changes ctime; on an immutable file it is refused.
 #[test]
 fn a_request_that_names_nothing_changes_ctime_unless_the_file_is_immutable() {
     for (flags, want) in [(0, Ok(())), (FLAG_APPEND, Ok(())), (FLAG_IMMUTABLE, Err(Code::Perm))] {

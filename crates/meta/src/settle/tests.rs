@@ -79,7 +79,7 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
     }
 }
 
-/// Who remembers content sees by mtime that it is old, though the clock of who wrote is behind.
+/// A client with cached content sees by mtime that it is stale, even if the writer's clock is behind.
 #[test]
 fn a_hint_always_moves_mtime_on() {
     let mut w = World::new();

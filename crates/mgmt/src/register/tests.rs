@@ -251,7 +251,7 @@ fn a_second_copy_of_a_live_target_is_told_to_wait() {
             }
         }
     }
-    // A directory of `stria up` under another host name: nobody else can have served it.
+    // A directory of `stria up` under another host name: no other host can have served it.
     let alone = Register { nids: vec![], ..home };
     let map = after(&[mdt("demo", 1), alone.clone()]);
     assert!(refuse_second_copy(&map, &heard, &Register { node_name: "new".into(), ..alone }, NOW).is_ok());

@@ -9,7 +9,7 @@ fn no_call_is_carried_out_without_a_capability_for_it() {
     let rig = Rig::new();
     rig.write(1, 0, b"data").ok();
     let o = object();
-    // Right rights but a wrong signature; a good signature but too few rights; somebody else's; expired.
+    // Right rights but a wrong signature; a good signature but too few rights; another session's; expired.
     let forged = |mut c: Capability| {
         c.mac.0[0] ^= 1;
         c
@@ -87,7 +87,7 @@ fn requests_for_another_incarnation_epoch_or_file_system_are_refused() {
     assert_eq!(write(&rig, Header { fs: FsId(1), ..base }), Code::Moved);
     let good = Header { epoch: Epoch(4), fs: FsId(2), incarnation: now.incarnation, ..base };
     assert_eq!(write(&rig, good), Code::Ok);
-    // store-O5: after a kill the incarnation is another, and whoever does not know is told, with the new number, on each reply.
+    // store-O5: after a kill the incarnation is another, and each reply to a client with the old one has the new number.
     let again = rig.crashed(Crash::KeepAll);
     let told = again.say(good, &write_of(rw(), 0, b"x"), b"x");
     assert_eq!(told.code(), Code::Moved);

@@ -1,4 +1,4 @@
-//! What an OST tells of itself.
+//! Statistics that an OST reports.
 
 use wire::ost::{OstSpace, OstSpaceReply, OstStat, OstStatReply, purpose};
 

@@ -108,7 +108,7 @@ fn a_pass_is_paused_resumed_stopped_and_begun_anew() {
     assert_eq!(rig.look().state, RUNNING);
 }
 
-/// What was verified before a clean stop, or before the last save, is not read again.
+/// Data that was verified before a clean stop, or before the last save, is not read again.
 #[test]
 fn a_pass_goes_on_after_a_restart() {
     let rig = Rig::with_objects(&[300, 300, 300]);
@@ -239,7 +239,7 @@ fn a_medium_error_is_damage_and_ends_the_step() {
     assert_eq!(rig.ost.core.store.damage(), want);
 }
 
-/// A failed save leaves nothing changed, so that whoever asks again is not told that all is well.
+/// A failed save changes nothing, so that a repeated request does not report success.
 #[test]
 fn what_cannot_be_kept_is_refused_each_time() {
     let (disk, rig, _) = on_a_faulty_medium(&Rig::with_objects(&[3]));

@@ -100,7 +100,7 @@ fn who_flushes_long_makes_it_slow_until_he_is_done() {
     assert!(!aside.is_slow());
 }
 
-/// Or each write of the log would go the slow way while somebody reads a leaf.
+/// Otherwise each write of the log would take the slow path while a leaf is read.
 #[test]
 fn who_reads_or_reserves_long_makes_nobody_slow() {
     for call in [Call::Read { offset: 0, len: 1 }, Call::Reserve { offset: 0, len: 1 }] {

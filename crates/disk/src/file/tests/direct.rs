@@ -171,7 +171,7 @@ fn what_moved_in_part_is_continued_and_what_moves_nothing_fails_with_its_place()
     assert_eq!(refused.kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// What hangs until it is told to go on: a thread's operations wait for a word.
+/// An I/O lane that hangs until the sender sends: its thread's operations wait for a message.
 fn hanging() -> (Arc<super::super::lane::Carry>, std::sync::mpsc::Sender<()>) {
     let (go, gate) = channel();
     let gate: Mutex<Receiver<()>> = Mutex::new(gate);
@@ -197,7 +197,7 @@ fn a_thread_keeps_its_buffer_until_the_device_is_done() {
     lane.buffer().fill(3);
 }
 
-/// A pipe that nobody writes to stands for the device: the kernel has our buffer for as long as we like.
+/// An empty pipe stands for the device: the kernel holds our buffer for as long as the test wants.
 #[test]
 fn a_device_that_hangs_fails_at_the_deadline_then_at_once_and_comes_back() {
     let dir = Dir::new();
@@ -221,7 +221,7 @@ fn a_device_that_hangs_fails_at_the_deadline_then_at_once_and_comes_back() {
     let next = disk.write_many(&[(0, &bytes)]).unwrap_err();
     assert_eq!(next.kind(), io::ErrorKind::TimedOut);
     assert!(next.to_string().contains("operations overdue: 1"), "{next}");
-    // 3. The kernel finishes: what it moved is nobody's, and the way is free.
+    // 3. The kernel finishes: its data is dropped, and the lane is free.
     writer.write_all(&[9; 4096]).unwrap();
     let refused = loop {
         let e = disk.write_many(&[(0, &bytes)]).unwrap_err();

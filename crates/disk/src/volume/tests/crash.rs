@@ -16,7 +16,7 @@ fn ways(n: usize) -> [Crash; 6] {
     ]
 }
 
-/// What a volume went through, on record.
+/// A recorded workload of a volume.
 pub struct Workload {
     pub recording: Recording,
     /// The numbers of all payloads.
@@ -30,7 +30,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// What a table says of the time when so many events had happened.
+    /// The value of a table after the first `events` events.
     pub fn known(table: &[(usize, usize)], events: usize) -> usize {
         table.iter().rev().find(|(e, _)| *e <= events).unwrap().1
     }

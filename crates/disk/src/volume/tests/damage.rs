@@ -209,7 +209,7 @@ fn no_rot_makes_a_panic_or_wrong_content() {
     }
 }
 
-/// What no flush mark covers ends the log where it is bad, as a torn tail does; what follows is counted.
+/// A bad entry that no flush mark covers ends the log, as a torn tail does; sound entries behind it are counted.
 #[test]
 fn sound_entries_behind_the_end_are_counted_and_left_out() {
     let disk = formatted();

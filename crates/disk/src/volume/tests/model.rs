@@ -173,7 +173,7 @@ fn live(seed: u64, steps: u32) -> u64 {
     owner.volume.position().pos / LOG_BYTES
 }
 
-/// What recovery owes: `before` crashed, `after` was recovered.
+/// Checks the guarantees of recovery: `before` crashed, `after` was recovered.
 fn check(before: &Owner, after: &Owner, flushed_len: usize, all: bool, what: &str) {
     assert!(before.list.starts_with(&after.list), "{what}: a prefix");
     assert!(after.list.len() >= flushed_len, "{what}: everything flushed is there");

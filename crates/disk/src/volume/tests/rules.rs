@@ -57,7 +57,7 @@ fn v2_an_entry_that_was_once_behind_a_cut_tail_is_never_accepted() {
         let at = 1 + rng.below(count);
         let (volume, summary, _) = shown(disk.clone(), Some(Seq(at)));
         let (cut, incarnation) = (summary.end.pos, volume.start().unwrap());
-        // Who lost them sends the same bytes again; power fails somewhere meanwhile.
+        // The owner writes the lost bytes again; power fails at some point meanwhile.
         disk.record();
         for n in at..at + rng.below(count) {
             volume.append(Epoch(1), &payload(n, 20)).unwrap();

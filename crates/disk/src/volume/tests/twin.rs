@@ -50,7 +50,7 @@ impl Disk for Noting {
     }
 }
 
-/// What an owner's data of this number is: 512 bytes at a place of its own.
+/// Data of the owner's entry `number`: 512 bytes at a place of its own.
 fn data_of(number: u64) -> (u64, [u8; 512]) {
     (DATA_AT + number * 512, [number as u8; 512])
 }
@@ -124,7 +124,8 @@ fn both_media_cut_at_every_write_recover() {
             if (of_main, of_its_log) == (Crash::KeepAll, Crash::KeepAll) {
                 assert!(again.list.len() >= known(&acknowledged, n), "{what}: a kill loses nothing");
             }
-            // What a mark or a checkpoint covers has its data on the other medium: nobody will verify it again (disk-V3, disk-O2).
+            // Entries under a mark or a checkpoint have their data on the other medium: recovery does not verify it again (disk-V3,
+            // disk-O2).
             let shown = again.list.len() - again.shown.len();
             let covered = again.shown.iter().filter(|(_, flushed)| *flushed).count();
             for number in &again.list[..shown + covered] {

@@ -30,7 +30,7 @@ fn a_leaf_that_rots_takes_its_own_records() {
         };
         sound(&again, &[]);
         assert_eq!((again.table.figures().broken, again.table.lost()), (1, 1));
-        // What follows its last record is no matter of it.
+        // Keys behind its last record do not depend on it.
         let all = Key::new(&[0xff; 9]).unwrap();
         let behind = Key::new(&[home.last.as_bytes(), &[0]].concat()).unwrap();
         assert_eq!(again.get(&behind), Ok(None), "leaf {n}");
@@ -97,7 +97,7 @@ fn a_leaf_that_rots_takes_its_own_records() {
     assert!(homes.len() > 10, "{}", homes.len());
 }
 
-/// kv-H3: what is not read for now is not lost, whoever asks for it or changes it.
+/// kv-H3: a read that fails for now loses no records, also when they are looked up or changed.
 #[test]
 fn a_read_that_fails_loses_nothing() {
     let mut scene = Scene::new(WIDE);
@@ -200,7 +200,7 @@ fn what_was_wrong_on_its_way_is_asked_of_the_medium() {
     assert!(model_of(&table) == scene.model);
 }
 
-/// What nobody ever made is not lost, whatever the leaf around it was.
+/// A range without records loses nothing, even if the leaf around it is damaged.
 #[test]
 fn a_bare_stretch_is_not_lost() {
     let key = |n: u64| Key::new(&n.to_be_bytes()).unwrap();
