@@ -126,7 +126,7 @@ fn a_file_is_made_once_and_given_up_only_by_force() {
     assert_eq!((made["log"]["bytes"].as_u64(), made["index"].as_u64()), (Some(32 << 20), Some(3)));
     let uuid = made["uuid"].as_str().unwrap();
 
-    // 2. It is somebody's now.
+    // 2. The device now belongs to a file system.
     let words = ["it holds: Stria OST 3 of file system 'demo', uuid", uuid, "never registered", "--force"];
     ends_with(&mkfs(&ost), 2, &words);
     ends_with(&mkfs(&format!("{ost} --size 1G")), 2, &["it is there already, with 314572800 bytes"]);

@@ -426,7 +426,7 @@ fn a_checkpoint_writes_what_changed() {
     let after = places(&scene);
     let new = after.difference(&before).count();
     assert!((1..=6).contains(&new) && after.len() > 15, "{new} of {}", after.len());
-    // What it replaced is free.
+    // Replaced pages are free.
     assert!(scene.on_medium().ground.area.pages_used().abs_diff(all) < 10);
     assert_eq!(scene.on_medium().ground.area.pages_used(), scene.pages_named());
     // What the owner reckons with, before the latest changes are in leaves.
@@ -499,7 +499,7 @@ fn a_head_that_is_too_long_is_refused() {
     assert!(out.len() as u64 <= scene.on_medium().room().head_bytes);
 }
 
-/// Who tidies comes to an end, whatever older states have in memory.
+/// Eviction comes to an end, whatever older snapshots hold in memory.
 #[test]
 fn what_only_older_states_have_is_not_tidied_for_ever() {
     let mut scene = Scene::of(8 << 20, WIDE);

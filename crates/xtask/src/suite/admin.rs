@@ -533,7 +533,7 @@ fn busy_umount(b: &mut Bench) -> Result<()> {
         let pid = b.cluster.pid(Role::Mount).and_then(|p| rustix::process::Pid::from_raw(p as i32));
         rustix::process::kill_process(pid.context("the mount runs")?, rustix::process::Signal::HUP)?;
         let name = format!("pid {} (sleep): cwd", user.id());
-        wait_until("the mount's log names who uses it", || {
+        wait_until("the mount's log names its users", || {
             Ok(fs::read_to_string(b.cluster.dir.join("mount.log"))?.contains(&name))
         })?;
         ensure!(is_mounted(&mount), "a polite signal leaves a mount that is in use");
@@ -541,7 +541,7 @@ fn busy_umount(b: &mut Bench) -> Result<()> {
         run("umount", &["-l", &mount.display().to_string()], Path::new("/"))?;
         ensure!(!is_mounted(&mount), "umount -l takes it out of the tree");
         let text = std::io::read_to_string(&held)?;
-        ensure_eq(text.as_str(), "content", "who had it open goes on")
+        ensure_eq(text.as_str(), "content", "an open descriptor works")
     })();
     user.kill()?;
     user.wait()?;

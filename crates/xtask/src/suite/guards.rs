@@ -145,11 +145,11 @@ fn immutable(b: &mut Bench) -> Result<()> {
     let open = OpenOptions::new().write(true).open(&path)?;
     ensure_guarded(b, &dir, "i")?;
     expect_errno(OpenOptions::new().append(true).open(&path), Errno::PERM, "open for appending")?;
-    expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write by who had it open")?;
-    expect_errno(open.set_len(0), Errno::PERM, "a cut by who had it open")?;
+    expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write by an open handle")?;
+    expect_errno(open.set_len(0), Errno::PERM, "a cut by an open handle")?;
     // Not even its ctime, which a name looked up anew would bring.
     let before = open.metadata()?;
-    expect_errno(std::os::unix::fs::chown(&path, None, None), Errno::PERM, "chown to nobody else")?;
+    expect_errno(std::os::unix::fs::chown(&path, None, None), Errno::PERM, "chown without ids")?;
     fs::rename(&path, &path)?;
     let after = fs::metadata(b.look(&path))?;
     ensure_eq((after.ctime(), after.ctime_nsec()), (before.ctime(), before.ctime_nsec()), "ctime")?;
@@ -177,7 +177,7 @@ fn append_only(b: &mut Bench) -> Result<()> {
     let open = OpenOptions::new().write(true).open(&path)?;
     ensure_guarded(b, &dir, "a")?;
     OpenOptions::new().append(true).open(b.look(&path))?.write_all(b" and more")?;
-    expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write over bytes by who had it open")?;
+    expect_errno(open.write_at(b"x", 0), Errno::PERM, "an overwrite by an open handle")?;
     ensure_eq(fs::read_to_string(&path)?, "content and more".into(), "appended")?;
     // Also when the bytes lie in objects.
     OpenOptions::new().append(true).open(&path)?.write_all(&[b'.'; 200_000])?;

@@ -115,13 +115,13 @@ fn owners_are_mapped(b: &mut Bench) -> Result<()> {
     )?;
 
     // 4. The host's root has no id in the map. It keeps its capabilities, and may give files to users of the map.
-    expect_errno(fs::write(shown.join("all/given"), "x"), Errno::OVERFLOW, "made by who has no id there")?;
+    expect_errno(fs::write(shown.join("all/given"), "x"), Errno::OVERFLOW, "made by an unmapped user")?;
     lchown(shown.join("all/roots"), Some(HOST + 7), Some(HOST + 8))?;
     ensure_eq(owner(real.join("all/roots"))?, (7, 8), "given away")?;
     expect_errno(
         lchown(shown.join("all/roots"), Some(5), None),
         Errno::OVERFLOW,
-        "given to who has no id there",
+        "given to an unmapped user",
     )?;
 
     // 5. The mount itself goes on as ever, beside it.

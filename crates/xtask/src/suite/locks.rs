@@ -257,7 +257,7 @@ fn served(agents: &[Agent]) -> Result<usize> {
             }
         }
     }
-    bail!("nobody gets the lock that is free")
+    bail!("no agent gets the free lock")
 }
 
 /// [S-locks] A request that would close a circle of waits fails with `EDEADLK`.

@@ -148,7 +148,7 @@ fn options(b: &mut Bench) -> Result<()> {
 
     let (code, out) = b.cluster.stria(&["up", "--dir", &own.dir.display().to_string(), "-o", "cheese"])?;
     if code != 2 || !out.contains("cheese") {
-        bail!("an option that nobody knows: exit {code}: {out}");
+        bail!("an unknown option: exit {code}: {out}");
     }
     Ok(())
 }
