@@ -1,21 +1,21 @@
-//! Cold reads: what is done against caches, and what is said about it.
+//! Cold reads: how caches are dropped or bypassed, and how the report states it.
 
 use serde::{Deserialize, Serialize};
 
 const DROP: &str = "/proc/sys/vm/drop_caches";
 
-/// What stood in caches when a row was measured.
+/// State of the caches when a row was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CacheState {
-    /// Nothing to defeat: the row writes, or makes what it measures.
+    /// No cache matters: the row writes, or creates the files that it measures.
     Fresh,
     /// All was written back and the page, name and inode caches of this machine's kernel were dropped
-    /// (`/proc/sys/vm/drop_caches`). Those of servers elsewhere stay as they are: nobody here can reach them.
+    /// (`/proc/sys/vm/drop_caches`). Caches of remote servers stay warm: this machine cannot drop them.
     Dropped,
     /// By-passed: `O_DIRECT`. Names and attributes may be warm.
     Direct,
-    /// Nothing was done: what was written or read before may be read from memory.
+    /// No cache was dropped: data that was written or read before may come from memory.
     Warm,
     /// No right to drop them: the kernel was asked to let go of the files' pages (`POSIX_FADV_DONTNEED`); names stay warm.
     Advised,
@@ -33,7 +33,7 @@ impl CacheState {
     }
 }
 
-/// Writes back what earlier phases left dirty, so that the next one does not pay for it.
+/// Writes back the dirty data of earlier phases, so that the next phase does not pay for it.
 pub fn settle() {
     rustix::fs::sync();
 }
@@ -43,7 +43,7 @@ pub fn may_drop() -> bool {
     std::fs::OpenOptions::new().write(true).open(DROP).is_ok()
 }
 
-/// Makes the machine forget what it may. `Advised`: it may not, and workers ask for their own files (`Job::forget_pages`).
+/// Drops the machine's caches. `Advised`: no permission, so workers advise the kernel for their own files (`Job::forget_pages`).
 pub fn cool() -> CacheState {
     settle();
     match std::fs::write(DROP, "3") {

@@ -1,4 +1,4 @@
-//! Two results side by side: what changed, by how much, and whether that is more than chance.
+//! Compares two results: which series changed, by how much, and whether the change is significant.
 
 mod records;
 
@@ -31,10 +31,10 @@ pub struct Series {
     pub samples: Vec<f64>,
 }
 
-/// What of a result is compared.
+/// The part of a result that is compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What was measured, and on which file system.
+    /// The measured plan and the file system.
     pub name: String,
     /// How: two results that differ in it are not of the same thing.
     pub settings: Vec<(String, String)>,
@@ -42,21 +42,21 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Reads what `stria bench run` or `quick` wrote with `--out`: the directory, or its records.
+    /// Reads the output of `stria bench run` or `quick` with `--out`: the directory, or its records file.
     pub fn read(path: &Path) -> Result<Measured> {
         Ok(Measured::of(&Results::read(&report::records_of(path))?))
     }
 }
 
-/// What is said of a row.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finding {
     Better,
     Worse,
-    /// Nothing beyond what chance does, or less than what matters.
+    /// The change is not significant, or too small to matter.
     Same,
-    /// So few samples that no outcome could be told from chance.
+    /// Too few samples: no difference could be significant.
     TooFew,
 }
 

@@ -1,7 +1,7 @@
-//! What jobs write, and what of it is checked: pages at fixed places carry stamps (`pattern`), the others the same random bytes.
+//! The content that jobs write and check: pages at fixed places carry stamps (`pattern`), all others the same random bytes.
 //!
-//! Stamping and checking each page would be measured with the file system; one page of sixteen is enough to find what loses,
-//! swaps or keeps old data in any amount that matters.
+//! Stamping and checking every page would count in the measured time. One page of sixteen is enough to find lost, swapped or
+//! stale data in any amount that matters.
 
 use anyhow::{Context, Result};
 
@@ -12,7 +12,7 @@ const STAMPED_EVERY: u64 = 16;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 pub struct Content {
-    /// Of stamped pages: the same between the stamps, so that what was written in pieces of one size is known in those of another.
+    /// Content of stamped pages. It is the same between the stamps, so that the transfer sizes of writer and reader may differ.
     pattern: Pattern,
     /// All other pages.
     filler: Pattern,
@@ -69,7 +69,7 @@ impl Content {
         });
     }
 
-    /// Checks the stamped pages, or the parts of them, in what was read at `offset`; any of the versions will do.
+    /// Checks the stamped pages, or parts of them, in the data read at `offset`. Each may have any of `versions`.
     pub fn check(&self, file: u64, versions: &[u64], offset: u64, buffer: &[u8]) -> Result<Checked> {
         let mut checked = Checked::default();
         if !self.verify {
@@ -152,7 +152,7 @@ mod tests {
         Content::new(1, transfer, true)
     }
 
-    /// What was written in transfers of one size is read in those of another.
+    /// Writer and reader may use different transfer sizes.
     #[test]
     fn stamped_pages_do_not_depend_on_the_transfer() {
         let mut written = vec![0; 1 << 20];

@@ -1,7 +1,7 @@
 //! A crew: worker processes that begin together, wherever they were started.
 //!
-//! Each gets its share of the job and prepares; when all are ready, all are told to go. The time from the first begin to the
-//! last end is what counts; what they got done is added up. When all have worked, all are told to read back what they wrote.
+//! Each gets its share of the job and prepares; when all are ready, the crew starts them together. The measured time is from the
+//! first start to the last end; counts are added up. After the work, the crew lets all workers read their data back.
 //! bench-C1. A worker that fails, or dies, fails the phase: no rate is reported of which a part is missing.
 //! bench-C2. When a crew goes, its workers' input ends, and with it the workers.
 
@@ -48,7 +48,7 @@ impl Launcher for Local {
     fn launch(&self) -> Result<Link> {
         let (program, arguments) = self.command.split_first().context("a worker's command is empty")?;
         let mut command = Command::new(program);
-        // A group of its own: Ctrl-C is for whoever gives the orders, who then stops the workers.
+        // A process group of its own: Ctrl-C reaches only the coordinating process, which then stops the workers.
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child =
             command.spawn().with_context(|| format!("starting a worker: {}", program.display()))?;
@@ -66,14 +66,14 @@ impl Launcher for Inside {
         let (orders_out, orders_in) = std::io::pipe()?;
         let (answers_out, answers_in) = std::io::pipe()?;
         std::thread::Builder::new().name("worker".into()).spawn(move || {
-            // What fails here ends the answers, which the crew notices.
+            // A failure here closes the answer stream, which the crew notices.
             crate::worker::serve(BufReader::new(orders_out), answers_in).ok();
         })?;
         Ok(Link { input: Box::new(orders_in), output: Box::new(BufReader::new(answers_out)), child: None })
     }
 }
 
-/// How far a phase is: what workers have said so far.
+/// Progress of a phase, as the workers last reported it.
 pub struct Live<'a> {
     pub workers: &'a [LiveWorker<'a>],
 }
@@ -126,14 +126,14 @@ impl Drop for Member {
     fn drop(&mut self) {
         self.input = None;
         if let Some(child) = &mut self.child {
-            // It ends with its input; if a call of it hangs in a file system, nobody can end it.
+            // The worker ends when its input ends. This wait lasts as long as a call of it hangs in a file system.
             child.wait().ok();
         }
     }
 }
 
 impl Crew {
-    /// `root`: what jobs' paths are relative to, if they are.
+    /// `root`: base of relative paths in jobs.
     pub fn new(launcher: impl Launcher + 'static, root: PathBuf, stop: Arc<AtomicBool>) -> Crew {
         let (sender, answers) = channel();
         let watch = Box::new(|_: Live<'_>| {});
@@ -184,7 +184,7 @@ impl Crew {
         }
     }
 
-    /// Lets go of all workers: after a failure nobody knows what they still do.
+    /// Ends all workers: after a failure their state is unknown.
     fn disband(&mut self) {
         self.dismiss();
         let (sender, answers) = channel();
@@ -263,7 +263,7 @@ impl Crew {
 }
 
 impl Crew {
-    /// All inputs end before anybody is waited for: one that hangs keeps nobody else at work.
+    /// Closes all inputs before it waits for any worker, so that one that hangs does not keep the others running.
     fn dismiss(&mut self) {
         self.members.iter_mut().for_each(|member| member.input = None);
         self.members.clear();
@@ -283,7 +283,7 @@ impl Runner for Crew {
     }
 }
 
-/// What the processes said of their workers, by the workers' names.
+/// The workers' progress as their processes reported it, with the workers' names.
 fn named<'a>(parts: &'a [(String, Job)], seats: &[Seat], said: &[Vec<(u64, u64)>]) -> Vec<LiveWorker<'a>> {
     let of_process = |(seat, said): (&Seat, &Vec<(u64, u64)>)| {
         let (part, first, stride) = (parts[seat.part].0.as_str(), seat.first, seat.stride);
@@ -298,7 +298,7 @@ fn named<'a>(parts: &'a [(String, Job)], seats: &[Seat], said: &[Vec<(u64, u64)>
     seats.iter().zip(said).flat_map(of_process).collect()
 }
 
-/// What the processes of one part got done together.
+/// The sum over the processes of one part.
 fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
     let mut sum = Report::default();
     let mut latency: BTreeMap<String, _> = BTreeMap::new();
@@ -341,7 +341,7 @@ fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
         read_bytes: total(|p| p.read_bytes),
         stonewall: (parts.len() > 1).then(|| {
             let wall = stonewall(&sum.timeline, warm_ns, first_ns, last_ns);
-            // The timeline counts by the end: also what began within the warm-up.
+            // The timeline counts an operation when it ends, even if it began within the warm-up.
             Stonewall { ops: wall.ops.min(ops as f64), bytes: wall.bytes.min(bytes as f64), ..wall }
         }),
         per_worker: parts.iter().map(share).collect(),
@@ -377,7 +377,7 @@ fn stages(parts: &[Part]) -> Option<[(String, f64); 3]> {
     })
 }
 
-/// What was done from the warm-up's end until the first worker was done; buckets at the borders count in proportion.
+/// Operations and bytes from the end of the warm-up until the first worker was done; buckets at the borders count in proportion.
 fn stonewall(timeline: &Buckets, from_ns: u64, to_ns: u64, last_ns: u64) -> Stonewall {
     let mut wall = Stonewall { seconds: to_ns.saturating_sub(from_ns) as f64 / 1e9, ops: 0.0, bytes: 0.0 };
     for (i, (ops, bytes)) in timeline.counts.iter().enumerate() {

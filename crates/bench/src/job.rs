@@ -1,7 +1,7 @@
 //! A job: one phase, as a worker is told it. Everything is resolved: no variables, no plan, no scale.
 //!
-//! A job has `workers` workers over all its processes, numbered from 0. What a worker does follows from the job and its number
-//! alone, and what a file must contain follows from seed, file, offset and version (`pattern`), so that processes share nothing.
+//! A job has `workers` workers over all its processes, numbered from 0. A worker's operations follow from the job and
+//! its number alone. A file's content follows from seed, file, offset and version (`pattern`). Thus processes share nothing.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::work::DEPTH_MAX;
 
-/// What all workers of one phase do.
+/// The work of all workers of one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     pub work: Work,
@@ -19,8 +19,8 @@ pub struct Job {
     /// Content is stamped when written, and the stamps of a sample are checked when read.
     pub verify: bool,
     pub seed: u64,
-    /// Workers ask the kernel to forget the pages of what they are going to read before they say that they are ready: for
-    /// users who may not drop caches.
+    /// Before a worker reports ready, it asks the kernel to drop the cached pages of its files. For users without permission to drop
+    /// all caches.
     pub forget_pages: bool,
     /// Transfers (of data) or items (of names) that each worker's part really holds, where an earlier phase was stopped by its
     /// limit; empty: all.
@@ -28,7 +28,7 @@ pub struct Job {
     pub holds: Vec<u64>,
 }
 
-/// When a worker ends before all its work is done, and what is not counted.
+/// Conditions that end a worker before all its work is done, and the warm-up that is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Limit {
     /// A worker begins no operation later than this after its begin; the flush at its end still counts.
@@ -58,7 +58,7 @@ pub struct Data {
     pub block_bytes: u64,
     /// Blocks of each worker. In a shared file segment `s` of worker `w` of `n` begins at `(s * n + w) * block_bytes`.
     pub segments: u64,
-    /// Worker `w` works on what belongs to worker `(w + shift) mod workers`.
+    /// Worker `w` works on the part of worker `(w + shift) mod workers`.
     pub shift: u32,
     /// At most so many transfers by each worker.
     pub ops_max: Option<u64>,
@@ -68,9 +68,9 @@ pub struct Data {
     pub flush: Flush,
     /// Files are made, or emptied when they are there; else they must be there and long enough.
     pub create: bool,
-    /// What is written says this version.
+    /// Version in the stamps of written pages.
     pub version: u64,
-    /// What is read, or read back, may say any of these: what may be there before the phase, and what it writes meanwhile.
+    /// Versions that read or read-back pages may have: those from before the phase, and those written during it.
     pub accept: Vec<u64>,
     /// When all workers have ended, each reads at most so many of its own transfers back, past the page cache, which must say one of `accept`.
     pub read_back: u32,
@@ -91,8 +91,8 @@ pub enum DataOp {
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     Sequential,
-    /// Each once, in a seeded order. With direct I/O begun again, in another order, when `Limit::seconds` or a count asks for more; what
-    /// went through the page cache is there the second time.
+    /// Each once, in a seeded order. With direct I/O a new round in another order begins when `Limit::seconds` or a count asks for more.
+    /// Buffered I/O has one round, since a second would be served from the page cache.
     Random,
 }
 
@@ -114,7 +114,7 @@ pub enum Engine {
     Sync,
     /// io_uring with so many in flight per worker.
     Uring { depth: u32 },
-    /// Nothing is read or written: what remains is the generator's own cost.
+    /// No I/O: measures the generator's own cost.
     Null,
 }
 

@@ -1,8 +1,7 @@
 //! `stria bench`: measurements of any mounted file system, as plans that can be run, compared and shown.
 //!
-//! What is measured is a *plan* (`plan`) of steps, whose points become
-//! *jobs* (`job`) of *workers* (`worker`), which are processes that a *crew* starts and lets begin together; what they got done
-//! becomes *records* (`record`), of which everything else is made.
+//! A *plan* (`plan`) has steps, whose points become *jobs* (`job`) of *workers* (`worker`). A *crew* starts the worker processes
+//! and lets them begin together. Their results become *records* (`record`), from which all reports are made.
 
 mod aligned;
 mod cache;

@@ -1,16 +1,16 @@
-//! Memory that the workers of a phase take before they begin: what cannot fit is refused then, and not killed half-way.
+//! Estimates the memory of a phase's workers before they begin: a job that does not fit is refused, not killed half-way.
 
 use ring::HUGE_PAGE_BYTES;
 
 use crate::job::{Engine, Job, Work};
 use crate::pattern::PAGE_BYTES;
 
-/// Of each worker, beside its buffers: three histograms, a timeline, what it uses of its stack.
+/// Bytes per worker beside its buffers: three histograms, a timeline, the used part of its stack.
 const WORKER_BYTES: u64 = 192 << 10;
-/// Quarters of the memory that workers may have: the rest is for what is measured, and for its cache.
+/// Quarters of the memory that workers may have: the rest is for the measured file system and its cache.
 const QUARTERS_MAX: u64 = 3;
 
-/// What the workers of a job take at most.
+/// Upper bound of the memory of a job's workers, in bytes.
 pub fn bytes_of(job: &Job, processes: u32) -> u64 {
     let (buffers, content) = match &job.work {
         Work::Data(data) => {

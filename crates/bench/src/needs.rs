@@ -1,4 +1,4 @@
-//! What steps of plans need, and whether it is there.
+//! Checks whether the needs of plan steps are met on this machine.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::plan::Program;
 use crate::plan::schema::Need;
 use crate::tools::Found;
 
-/// What is missing, as a sentence for people; `None` if it is there.
+/// Describes an unmet need for the user; `None` if it is met.
 pub fn missing(need: Need, dir: &Path, found: &mut Found) -> Option<String> {
     let mut program = |program: Program| match found.here(program) {
         Some(_) => None,

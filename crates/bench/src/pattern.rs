@@ -1,9 +1,9 @@
-//! What files contain: a seeded random block, repeated, with a stamp at each sector's begin that says where it belongs.
+//! Content of files: a seeded random block, repeated, with a stamp at the start of each sector that identifies its place.
 //!
-//! A page begins with file, offset and version, for people; its other sectors of 512 bytes begin with a number made of the
+//! A page begins with file, offset and version in the clear. Each other sector of 512 bytes begins with a number made of the
 //! three and their own place, so that a page of sectors of two versions, files or places shows too.
 //! bench-P1. A sector's content follows from `(seed, file, offset, version)`: one that is lost, old, misplaced or damaged differs.
-//! What stands between two stamps of a sector depends on the offset alone; nothing below a sector is written in part.
+//! The bytes after a stamp depend on the offset alone; writes cover whole sectors.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct Mark {
     pub version: u64,
 }
 
-/// What was looked at and found right.
+/// Counts of checked data that was correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Checked {
     /// Pages whose stamps were right, that of each sector.
@@ -55,7 +55,7 @@ impl Pattern {
         Pattern { base: words.collect(), verify }
     }
 
-    /// What stands at `offset`, before its sectors are stamped. `offset` and `len` are multiples of the page, in one block.
+    /// The content at `offset`, before its sectors are stamped. `offset` and `len` are multiples of the page, in one block.
     pub fn base_at(&self, offset: u64, len: usize) -> &[u8] {
         let begin = (offset % self.base.len() as u64) as usize;
         &self.base[begin..begin + len]
@@ -78,7 +78,7 @@ impl Pattern {
         Self::stamp(mark, offset, buffer);
     }
 
-    /// Checks what was read at `offset`, whole pages, to the last byte.
+    /// Checks every byte of the whole pages that were read at `offset`.
     pub fn check(&self, mark: Mark, offset: u64, buffer: &[u8]) -> Result<Checked> {
         let mut checked = Checked::default();
         if !self.verify {
@@ -130,7 +130,7 @@ fn are_bodies_equal(page: &[u8], base: &[u8]) -> bool {
     })
 }
 
-/// For the report: what a wrong page looks like tells where to search.
+/// Describes a wrong page for the report: its content hints at the cause.
 fn describe(page: &[u8], mark: Mark, at: u64) -> String {
     let word = |i: usize| u64::from_le_bytes(page[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     match (word(0), word(1), word(2)) {

@@ -1,4 +1,4 @@
-//! What a run shows while it goes: on a terminal a bar with live rates, else a line for each record.
+//! Progress display of a run: on a terminal a bar with live rates, else a line for each record.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub struct Progress {
     state: Arc<Mutex<State>>,
 }
 
-/// What the phase under way is, and what its workers said last.
+/// The current phase, and the last reports of its workers.
 struct State {
     title: String,
     unit: Unit,
@@ -101,7 +101,7 @@ impl Progress {
     }
 }
 
-/// In what a phase is told, and how much of it there is at most.
+/// The unit of a phase's progress, and its maximum.
 fn unit_of(parts: &[PlannedPart]) -> (Unit, u64) {
     let mut unit = Unit::Ops;
     let mut total = 0;
@@ -180,7 +180,7 @@ mod tests {
         // Only some have said something, then others too: each is compared with itself.
         let line = state.describe(&[worker(6, 30), worker(2, 20)], later);
         assert_eq!(line, "nn: 50.0 MiB/s (20.0..30.0 each, slowest: worker 2) 50 %, 1 s of the phase left");
-        // What is shown next is the rate since then.
+        // The next line shows the rate since the last one.
         let line = state.describe(&[worker(2, 29), worker(6, 31)], later + Duration::from_secs(1));
         assert!(line.starts_with("nn: 10.0 MiB/s (1.00..9.00 each, slowest: worker 2) 60 %"), "{line}");
         let write = LiveWorker { part: "write", number: 0, ops: 9, bytes: 0 };

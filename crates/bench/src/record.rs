@@ -1,8 +1,8 @@
-//! What was measured, as it is kept: JSON, a line each, written and flushed as soon as it is there.
+//! Measured records on disk: one JSON line each, written and flushed at once.
 //!
 //! The file begins with a `Header` and holds nothing that could not be measured again; tables, figures and CSV are made from it.
-//! bench-RC1. Each line stands alone: what was written before a crash or Ctrl-C can be read.
-//! bench-RC2. Amounts, rates and latencies count what began after the warm-up; `timeline` counts all.
+//! bench-RC1. Each line is complete in itself: lines from before a crash or Ctrl-C can be read.
+//! bench-RC2. Amounts, rates and latencies count operations that began after the warm-up; `timeline` counts all.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,7 +29,7 @@ pub enum Line {
     End(End),
 }
 
-/// What was run, where, and how the machine was.
+/// The plan, the measured directory, and the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     pub format: u32,
@@ -72,7 +72,7 @@ pub struct Record {
     pub outcome: Outcome,
 }
 
-/// What workers got done in one phase, whichever program they were of.
+/// The results of one phase, from our own workers or an outside program.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// From the first begin (plus warm-up) to the last end.
@@ -84,20 +84,20 @@ pub struct Outcome {
     pub bytes: u64,
     /// Of `bytes`, for mixes.
     pub read_bytes: u64,
-    /// What all had done together when the first one was done.
+    /// Sum over all workers at the moment when the first one was done.
     pub stonewall: Option<Stonewall>,
     /// By worker. Empty if the engine does not tell.
     pub per_worker: Vec<WorkerShare>,
     /// By file or device that was given. Empty if none was, or if the engine does not tell.
     #[serde(default)]
     pub per_target: Vec<TargetShare>,
-    /// By what was done: `read`, `write`, `op`. Empty if the engine does not tell.
+    /// By kind of operation: `read`, `write`, `op`. Empty if the engine does not tell.
     pub latency: BTreeMap<String, Latency>,
     pub timeline: Option<Timeline>,
     pub checked: Checked,
     /// Processor time of the workers, user and system. 0 if the engine does not tell.
     pub cpu_seconds: f64,
-    /// What only some phases have: `late_share` of paced ones; `open_seconds`, `access_seconds` and `close_seconds` of files.
+    /// Values that only some phases have: `late_share` of paced ones; `open_seconds`, `access_seconds` and `close_seconds` of files.
     pub extra: BTreeMap<String, f64>,
 }
 
@@ -114,11 +114,11 @@ pub struct WorkerShare {
     pub bytes: u64,
     /// From its begin (plus warm-up) to its end.
     pub seconds: f64,
-    /// Operations with those of the warm-up: what is there for later phases.
+    /// Operations including the warm-up: the amount that later phases find.
     pub done: u64,
 }
 
-/// What the workers of one file or device did to it.
+/// The sum over the workers of one file or device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetShare {
     pub target: String,
@@ -155,7 +155,7 @@ pub struct Skipped {
     pub failed: bool,
 }
 
-/// What a command printed that a plan asked for: `df -hT`.
+/// Output of a command that a plan asked for: `df -hT`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     pub step: String,
@@ -173,7 +173,7 @@ pub struct End {
 }
 
 impl Timeline {
-    /// Adds what another one counted that began with it, at the coarser of the two widths.
+    /// Adds another timeline with the same start, at the coarser of the two widths.
     pub fn add(&mut self, other: &Timeline) {
         if self.ops.is_empty() {
             *self = other.clone();
@@ -226,7 +226,7 @@ impl Latency {
 }
 
 impl Outcome {
-    /// What several that ran at once did together.
+    /// The sum of parts that ran at the same time.
     pub fn together(parts: &[Outcome]) -> Outcome {
         let mut sum = Outcome { first_done: f64::INFINITY, ..Outcome::default() };
         for part in parts {
@@ -271,7 +271,7 @@ impl Outcome {
     }
 }
 
-/// What a plan may ask a value in.
+/// Units in which a plan may request a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unit {
     #[serde(rename = "GB/s")]
@@ -403,7 +403,7 @@ impl Recorder {
     pub fn write(&mut self, line: &Line) -> Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        // One write: what another program reads meanwhile ends with a whole line.
+        // One write, so that a concurrent reader sees whole lines only.
         self.file.write_all(text.as_bytes()).context("writing the records")
     }
 }

@@ -1,6 +1,6 @@
 //! Runs a plan: its steps, points and phases one after the other, each repeated until it is known well enough or time is up.
 //!
-//! bench-R1. What was measured is on disk before the next thing begins; Ctrl-C or a failure loses nothing that was.
+//! bench-R1. Each record is on disk before the next phase begins; Ctrl-C or a failure loses no finished record.
 //! bench-R2. Nothing is left in the measured directory, however it ends (but for a kill).
 //! bench-R3. Making, settling, cooling and removing are never inside a measured time.
 //! bench-R4. A step that cannot be run is skipped with a line that says why, and never counted.
@@ -36,15 +36,15 @@ const SPACE_LOOK: Duration = Duration::from_millis(200);
 /// How a plan is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is measured: an existing directory.
+    /// The measured directory, which exists.
     pub dir: PathBuf,
     /// Where the result goes: a directory, made if it is not there.
     pub out: PathBuf,
     pub scale: String,
     pub environment: Environment,
-    /// This program: plans may ask for what it prints.
+    /// Path of this program: plans may ask for its output.
     pub program: PathBuf,
-    /// What was typed, for the record.
+    /// The command line, for the record.
     pub command: String,
     /// Of the program.
     pub version: String,
@@ -52,7 +52,7 @@ pub struct Settings {
     /// In place of the scale's.
     pub repeats: Option<[u32; 2]>,
     pub budget_seconds: Option<u64>,
-    /// Set from outside (Ctrl-C): the phase under way ends, what was made is removed.
+    /// Set from outside (Ctrl-C): the current phase ends, and the files of the run are removed.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -88,7 +88,7 @@ pub fn run_with(
         "{} holds a result already: give another directory with --out, or remove that one",
         settings.out.display()
     );
-    // First what may be refused: a result that holds nothing would be in the way of the next try.
+    // First the steps that may be refused: an empty result would be in the way of the next attempt.
     let workspace = Workspace::new(&settings.dir)?;
     let mut recorder = Recorder::create(&path)?;
     let found = programs(&steps);
@@ -144,7 +144,7 @@ fn programs(steps: &[PlannedStep]) -> Found {
     found
 }
 
-/// What this run does against caches; each record says it of its own phase.
+/// How this run handles caches; each record has the state of its own phase.
 fn caches_of(steps: &[PlannedStep]) -> &'static str {
     let mut phases = steps.iter().flat_map(|step| &step.points).flat_map(|point| &point.phases);
     match (phases.any(|phase| phase.cold), cache::may_drop()) {
@@ -296,8 +296,8 @@ impl Running<'_> {
         })
     }
 
-    /// What is free in the measured directory. Space of what the step before removed comes back late in many file systems: if that would do,
-    /// it is waited for.
+    /// Free space of the measured directory. Many file systems free the space of removed files late: waits for that if it would
+    /// suffice.
     fn free_bytes(&self, needed: u64) -> Option<u64> {
         let begun = Instant::now();
         loop {
@@ -364,7 +364,7 @@ impl Running<'_> {
         let mut holds = Holds::new();
         for phase in &point.phases {
             let mut sides: Vec<Program> = std::iter::once(phase.program).chain(phase.against).collect();
-            // Who begins changes, so that what drifts does not favour one.
+            // The sides alternate in going first, so that drift favours neither.
             if repeat % 2 == 1 {
                 sides.reverse();
             }
@@ -500,7 +500,7 @@ fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A rate of nothing is none: who asked for it shall know why.
+/// Fails with the reason if nothing was measured, since no rate can be given.
 fn ensure_measured(part: &PlannedPart, outcome: &Outcome) -> Result<()> {
     let warmup = part.job.limit.warmup_seconds;
     let of = if part.name.is_empty() { String::new() } else { format!("part {}: ", part.name) };
@@ -516,7 +516,7 @@ fn ensure_measured(part: &PlannedPart, outcome: &Outcome) -> Result<()> {
     )
 }
 
-/// What is said of caches when none was defeated.
+/// The cache state when no cache was dropped.
 fn cache_of(parts: &[PlannedPart], is_read_only: bool) -> CacheState {
     let is_direct = parts.iter().all(|part| matches!(&part.job.work, Work::Data(Data { direct: true, .. })));
     match (is_direct, is_read_only) {
@@ -565,14 +565,14 @@ fn stays(job: &Job) -> bool {
     paths.iter().any(|path| path.is_absolute())
 }
 
-/// Files that stay from one repeat to the next: what is written says which it was, or a write that was lost would look like done.
+/// For files that stay between repeats: the version tells the repeat, so that a lost write cannot look like a successful one.
 fn renew(job: &mut Job, repeat: u32) {
     if let Work::Data(Data { version, accept, .. }) = &mut job.work {
         accept.iter_mut().chain([version]).for_each(|version| *version |= u64::from(repeat) << 32);
     }
 }
 
-/// What names a job's files: by it reads find how far writes came.
+/// Key of a job's files: reads use it to look up how far the writes came.
 fn key_of(job: &Job) -> Option<String> {
     match &job.work {
         Work::Data(Data { files: Files::Own { stem }, .. }) => Some(format!("own {}", stem.display())),
@@ -600,13 +600,13 @@ fn makes(job: &Job) -> bool {
 
 fn holds_of(job: &Job, side: Program, holds: &Holds) -> Vec<u64> {
     let held = key_of(job).and_then(|key| holds.get(&(key, side)));
-    // Parts of a shared file lie elsewhere if there are more or fewer of them; a file of one's own is what it was.
+    // Parts of a shared file have other offsets with another number of workers; a worker's own file does not change.
     let is_cut = matches!(&job.work, Work::Data(Data { files: Files::Shared { .. }, .. }));
     let held = held.filter(|held| !makes(job) && (!is_cut || held.len() == job.workers as usize));
     held.into_iter().flatten().map(|amount| amount / unit_of(job)).collect()
 }
 
-/// What holds are kept in: bytes of data, as phases of one file may have transfers of different sizes; items of names.
+/// The unit of holds: bytes of data, as phases of one file may have transfers of different sizes; items of names.
 fn unit_of(job: &Job) -> u64 {
     match &job.work {
         Work::Data(data) => data.transfer_bytes.max(1),

@@ -1,4 +1,4 @@
-//! What a few samples say: their median with its interval, and whether two series of them differ.
+//! Statistics of few samples: the median with its interval, and whether two series differ.
 //!
 //! Nothing here assumes how samples are distributed: rates on shared machines have long tails, and means follow them.
 
@@ -7,7 +7,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use statrs::stats_tests::Alternative;
 use statrs::stats_tests::mannwhitneyu::{MannWhitneyUMethod, mannwhitneyu};
 
-/// Chance of an error of each interval and test here: what is outside a 95 % interval.
+/// Error probability of each interval and test here: the complement of a 95 % interval.
 pub const ALPHA: f64 = 0.05;
 /// Up to so many pairs of samples the distribution of ranks is counted out; beyond, a normal one stands for it.
 const COUNTED_PAIRS_MAX: usize = 400;
@@ -70,7 +70,7 @@ fn low_rank(n: usize) -> usize {
     0
 }
 
-/// What became of a quantity from one series of samples to another.
+/// The change of a quantity between two series of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// After ÷ before: the median over all pairs (Hodges and Lehmann, 1963, of logarithms) and its interval.

@@ -1,8 +1,8 @@
-//! What a machine is, as far as figures depend on it, and which file system a directory is on.
+//! Describes the machine, as far as results depend on it, and the file system of a directory.
 
 use std::path::Path;
 
-/// Name and value, in the order to be shown. What cannot be found out is left out.
+/// Name and value, in the order to be shown. Unknown values are left out.
 pub fn describe(dir: &Path) -> Vec<(String, String)> {
     let read = |path: &str| std::fs::read_to_string(path).ok().map(|t| t.trim().to_owned());
     let mut all: Vec<(String, String)> = Vec::new();
@@ -124,7 +124,7 @@ mod tests {
         for name in ["kernel", "processors", "memory", "file system"] {
             assert!(all.iter().any(|(n, v)| n == name && !v.is_empty()), "{name} in {all:?}");
         }
-        // What is done against them a machine does not know.
+        // The handling of caches is no property of the machine.
         assert!(all.iter().all(|(name, _)| name != "caches"));
         assert!(ram_bytes() > 1 << 20 && cpus() > 0);
     }

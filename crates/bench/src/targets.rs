@@ -1,4 +1,4 @@
-//! What each target, a file or device that was given, was worth: the workers of one target are one figure.
+//! Results per target, a given file or device: the sum over the target's workers.
 
 use crate::job::{Files, Job, Work};
 use crate::record::{Outcome, TargetShare};
@@ -27,12 +27,12 @@ pub fn shares(job: &Job, outcome: &Outcome) -> Vec<TargetShare> {
         // They begin together: the last one's time is that of all.
         target.seconds = target.seconds.max(share.seconds);
     }
-    // One that nobody works on is not slow.
+    // A target without workers would count as slow.
     all.retain(|target| target.workers > 0);
     all
 }
 
-/// Those of several parts that ran at once: what is of one target belongs together.
+/// Merges the shares of parts that ran at the same time, by target.
 pub fn together<'a>(parts: impl IntoIterator<Item = &'a TargetShare>) -> Vec<TargetShare> {
     let mut all: Vec<TargetShare> = Vec::new();
     for part in parts {
@@ -100,7 +100,7 @@ mod tests {
         let shares_of_five = shares(&job(5, 0), &outcome(5));
         let wanted = [("/dev/a", 2, 5, 50, 4.0), ("/dev/b", 2, 7, 70, 5.0), ("/dev/c", 1, 3, 30, 3.0)];
         assert_eq!(told(&shares_of_five), wanted);
-        // Shifted by one: worker 0 has what is worker 1's, the last one what is worker 0's.
+        // Shifted by one: worker 0 has the part of worker 1, the last one that of worker 0.
         let shifted = shares(&job(5, 1), &outcome(5));
         let wanted = [("/dev/a", 2, 8, 80, 5.0), ("/dev/b", 2, 5, 50, 4.0), ("/dev/c", 1, 2, 20, 2.0)];
         assert_eq!(told(&shifted), wanted);

@@ -1,8 +1,8 @@
 //! A worker process: reads orders from its standard input, answers on its standard output, a line of JSON each.
 //!
 //! `Job`: threads are started and prepare; all are prepared: `Ready`. `Go`: they begin together; `Progress` now and then; all have ended:
-//! `Worked`. `Check`, when the workers of all processes have ended: some of what was written is read back; `Done` with what each of them
-//! got done. `Stop` ends the work early; so does the end of the input: whoever gave the orders is gone.
+//! `Worked`. `Check`, when the workers of all processes have ended: some of the written data is read back; `Done` with the results of
+//! each of them. `Stop` ends the work early; so does the end of the input, since then the crew is gone.
 //! bench-W1. A worker process knows one job at a time and keeps nothing from one to the next.
 
 use std::io::{BufRead, Write};
@@ -36,7 +36,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     pub job: Job,
-    /// What the job's paths are relative to.
+    /// Base of the job's relative paths.
     pub root: PathBuf,
     pub first: u32,
     pub stride: u32,
@@ -57,7 +57,7 @@ pub enum Answer {
     },
 }
 
-/// What a process's threads got done. Times are of a clock that all processes of one machine share.
+/// Results of a process's threads. Times are of a clock that all processes of one machine share.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
     pub workers: Vec<Part>,
@@ -91,7 +91,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Adds what another one counted, at the coarser of the two widths.
+    /// Adds the counts of another timeline, at the coarser of the two widths.
     pub fn add(&mut self, other: &Buckets) {
         if self.counts.is_empty() {
             *self = other.clone();
@@ -157,9 +157,9 @@ enum Event {
     End,
     /// A thread is prepared, or says why it cannot be.
     Ready(Option<String>),
-    /// A thread is done: its worker's number and what it counted.
+    /// A thread is done: its worker's number and counts.
     Finished(u32, Result<Box<Counted>>),
-    /// A thread has read back what its worker wrote.
+    /// A thread has read back its worker's data.
     Checked(u32, Result<Checked>),
 }
 
@@ -209,7 +209,7 @@ fn perform(
         bail!("no workers for this process: start fewer");
     }
     let gauges: Vec<Gauge> = workers.iter().map(|_| Gauge::default()).collect();
-    // Threads that failed to prepare come here too, so that nobody waits for them.
+    // Threads that failed to prepare reach the barrier too, so that the others do not wait for ever.
     let barrier = Barrier::new(workers.len() + 1);
     let called_off = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -334,7 +334,7 @@ impl Team<'_> {
                 }
                 Ok(Event::Finished(worker, Err(error))) => {
                     left -= 1;
-                    // What the others do does not count any more.
+                    // The phase has failed, so the other workers may stop.
                     self.stop.store(true, Ordering::Relaxed);
                     failure.get_or_insert(format!("worker {worker}: {error:#}"));
                 }
@@ -353,7 +353,7 @@ impl Team<'_> {
         }
     }
 
-    /// Waits until all processes have worked; then what was written is read back.
+    /// Waits until the workers of all processes have ended; then reads the written data back.
     fn check(&self, report: &mut Report, events: &Receiver<Event>) -> Result<Then> {
         loop {
             match events.recv().context("the threads are gone")? {

@@ -59,7 +59,7 @@ impl Place {
         while !said.contains(words) {
             assert!(lines.read_line(&mut said).unwrap() > 0, "{role} ended: {said}");
         }
-        // What it says later is nobody's, but the pipe must not break or fill.
+        // Later output is not checked, but the pipe must not break or fill.
         std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
         said
     }
@@ -126,7 +126,7 @@ fn a_file_is_made_once_and_given_up_only_by_force() {
     assert_eq!((made["log"]["bytes"].as_u64(), made["index"].as_u64()), (Some(32 << 20), Some(3)));
     let uuid = made["uuid"].as_str().unwrap();
 
-    // 2. It is somebody's now.
+    // 2. The device now belongs to a file system.
     let words = ["it holds: Stria OST 3 of file system 'demo', uuid", uuid, "never registered", "--force"];
     ends_with(&mkfs(&ost), 2, &words);
     ends_with(&mkfs(&format!("{ost} --size 1G")), 2, &["it is there already, with 314572800 bytes"]);
@@ -174,7 +174,7 @@ fn a_device_with_something_on_it_is_refused_and_one_in_use_always() {
     };
     let ost = format!("ost {device} --fsname demo --index 0");
 
-    // 1. What real tools put there is known by name.
+    // 1. Formats of real tools are recognized by name.
     if let Err(why) = run(&format!("mkfs.ext4 -q -L precious {device}")) {
         return eprintln!("skipped: no ext4: {why}");
     }
@@ -222,7 +222,7 @@ fn what_was_made_is_served_without_format_and_by_its_own_name() {
     // 1. Each has the index that it was made for.
     let said = place.serve("oss", &format!("{head}devices = [{one:?}, {two:?}]\n"), " ready");
     assert_eq!(indices(&said), ["5", "2"], "{said}");
-    // 2. While it is served nobody else gets it, under no name.
+    // 2. A device in service is refused to all others, under any name.
     let link = place.path("another-name");
     fs::hard_link(&one, &link).unwrap();
     let words = ["is in use by another process", "--force does not change that"];
@@ -233,7 +233,7 @@ fn what_was_made_is_served_without_format_and_by_its_own_name() {
     assert_eq!(indices(&said), ["2", "5"], "{said}");
     stop(place.servers.pop().unwrap());
 
-    // 4. What belongs elsewhere is refused: another file system, another kind.
+    // 4. A device of another file system or of another kind is refused.
     let config = |fsname: &str, device: &str| {
         format!("mgs = [\"{nid}\"]\nfsname = \"{fsname}\"\ndevices = [{device:?}]\n")
     };

@@ -126,7 +126,7 @@ fn the_log_may_be_on_a_second_device_which_is_refused_as_the_first() {
     let words = "--no-fio --pairs 1 --seconds 0.05 --soak-seconds 0.1 --rows burst,flush";
     let with_log = |words: &str| bench(&device, &format!("{words} --log-device {}", log.path().display()));
     let is_blank = |d: &Device| std::fs::read(d.path()).unwrap().iter().all(|b| *b == 0);
-    // 1. What cannot be is refused before either is written: too small, the same, or one that holds something.
+    // 1. Unusable devices are refused before either is written: too small, the same, or with data.
     let file = std::fs::File::options().write(true).open(log.path()).unwrap();
     file.set_len(4095 << 10).unwrap();
     let refused = |words: &str, log: &Device, why: &str| {

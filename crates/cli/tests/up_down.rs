@@ -229,7 +229,7 @@ fn what_is_missing_or_blank_is_never_made_unasked() {
     }
 }
 
-/// What a start that failed has left is its own: the next one goes on from it, also where a mount point was made within the directory.
+/// A start continues from the files that a failed one left, also where a mount point was created within the directory.
 #[test]
 fn a_start_that_failed_is_no_obstacle_to_the_next() {
     let place = Place::new("litter");
@@ -277,7 +277,7 @@ impl Roles {
         self.place.0.join(name)
     }
 
-    /// What the role prints as its example, with this test's directory and sockets in the place of `/var/lib/stria` and ports.
+    /// The role's printed example, with this test's directory and sockets in place of `/var/lib/stria` and ports.
     fn config(&self, role: &str, change: impl Fn(String) -> String) -> PathBuf {
         let out = Command::new(STRIA).args([role, "--print-config"]).output().unwrap();
         let (dir, mut text) = (self.place.0.display().to_string(), text(&out));
@@ -314,7 +314,7 @@ impl Roles {
         while let Some(Ok(line)) = lines.next() {
             seen.push(line);
             if seen.last().unwrap().contains(word) {
-                // It would be ended by its next word if nobody read any more.
+                // Keep reading: the process would end at its next output if the pipe were closed.
                 std::thread::spawn(move || lines.for_each(drop));
                 return;
             }

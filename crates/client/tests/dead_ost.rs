@@ -156,14 +156,14 @@ fn hanging_osts_do_not_cost_a_mount_its_session() {
     fs.abort();
 }
 
-/// What a door before an OST does.
+/// The behaviour of a proxy in front of an OST.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     Open,
     /// The next glimpse waits.
     HoldsGlimpse,
     Holding,
-    /// As a server that was started anew and attaches nobody yet.
+    /// As a restarted server that does not attach clients yet.
     Restarted,
     Attaching,
 }

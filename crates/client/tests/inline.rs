@@ -40,7 +40,7 @@ fn open(fs: &Fs, fid: Fid) -> Handle {
 
 // ---- one grows while the other writes small ----
 
-/// What a client asks of anybody while it moves a file, in order: `Steps` holds one of them.
+/// The requests of a client during an inline-to-object migration, in order: `Steps` holds one of them.
 const MOVES: &[u16] = &[
     Enter::CALL,
     Grow::CALL,
@@ -133,7 +133,7 @@ impl Service for Door {
     }
 }
 
-/// What happens while the mover is held at a step.
+/// The event while the mover is held at a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     Nothing,
@@ -274,7 +274,7 @@ impl Service for Meddling {
     }
 }
 
-/// Another has changed the record and given the growth up: whoever lives begins anew, with what the other wrote.
+/// Another client has changed the record and abandoned the migration: the first client starts again, with the other's data.
 #[test]
 fn o4_who_lives_and_whose_growth_was_given_up_begins_anew() {
     let cluster = Cluster::quiet(Wiring::Tcp, 2);

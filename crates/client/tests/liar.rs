@@ -132,7 +132,7 @@ fn a_users_session_is_that_user() {
     fs.shutdown().expect("allowed");
 }
 
-/// [S-claims] What is open stays open: rights that a file loses later do not matter to its descriptors.
+/// [S-claims] Open descriptors keep their rights when the file's permissions are reduced later.
 #[test]
 fn an_open_file_outlives_its_permissions() {
     let cluster = Cluster::new(Wiring::Tcp, 2);

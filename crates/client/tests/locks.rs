@@ -40,7 +40,7 @@ fn end_of(told: &Told) -> Result<LockAnswer, Fault> {
     told.recv_timeout(Duration::from_secs(30)).expect("it ends")
 }
 
-/// Who holds the first lock that another owner would meet.
+/// The first conflicting lock for another owner: its holder, kind and range.
 fn holder(fs: &Fs, h: Handle, space: LockSpace) -> Option<(u32, LockKind, u64, u64)> {
     let all = lock(space, 999, Write, 0, u64::MAX);
     fs.get_lock(h, &all).expect("asked").map(|f| (f.pid, f.kind, f.start, f.end))
@@ -101,7 +101,7 @@ fn a_close_gives_back_what_the_process_holds_and_the_last_one_the_rest() {
     fs.set_lock(b, &posix(1, Write, 20, 29)).expect("free");
     fs.close_locks(a, 1).expect("closed");
     assert_eq!(holder(&fs, watch, Posix), None);
-    // 2. What it takes afterwards stays when the closed one is released later.
+    // 2. Locks taken afterwards stay when the closed handle is released later.
     fs.set_lock(b, &posix(1, Write, 0, 9)).expect("free");
     fs.release(a);
     assert_eq!(holder(&fs, watch, Posix), Some((1, Write, 0, 9)));

@@ -1,4 +1,4 @@
-//! Opening for reading: what it asks of the MDT, and that what is open stays, whoever takes its name and whatever restarts.
+//! Opening for reading: its requests to the MDT. An open file stays usable after an unlink or rename, and after restarts.
 
 mod common;
 
@@ -430,7 +430,7 @@ fn what_was_open_since_others_were_here_and_is_closed_is_not_open_for_those_that
     cluster.hub.add(MDT, cluster.mdt_service());
 }
 
-/// What a dead mount left in the middle of writing is recovered by who opens it for reading, and its late writes are fenced.
+/// A file that a dead mount was writing is recovered by the next open for reading, and the late writes are fenced.
 #[test]
 fn who_opens_for_reading_finishes_what_a_dead_mount_left() {
     let cluster = Cluster::with_inline_max(Wiring::Tcp, 2, 0);

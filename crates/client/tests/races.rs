@@ -1,4 +1,4 @@
-//! What meets in the middle: something else happens while the MDT has a request of this client.
+//! Races: another event happens while the MDT processes a request of this client.
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should")]
 
@@ -18,10 +18,10 @@ use wire::object::{Read, ReportMissing};
 use wire::session::Detach;
 use wire::{Flags, Header, Request, Wire};
 
-/// What happens around the service of one request: the second argument serves it.
+/// Runs around the service of one request; its second argument serves the request.
 type Hook = dyn Fn(&Header, &mut dyn FnMut()) + Send + Sync;
 
-/// A service with somebody before it who sees each request.
+/// A service with a hook in front that sees each request.
 struct Tap {
     inner: RwLock<Arc<dyn Service>>,
     hook: Mutex<Option<Arc<Hook>>>,
@@ -74,7 +74,7 @@ fn is_gone(cluster: &Cluster, fid: Fid) -> bool {
     cluster_inode(cluster, fid).is_err_and(|fault| fault.code == Code::Stale)
 }
 
-/// What was removed while it was open goes a second later, or with its last descriptor if that comes after.
+/// A file that was unlinked while open is destroyed a second later, or with its last descriptor if that comes after.
 fn wait_until_gone(cluster: &Cluster, fid: Fid, what: &str) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_gone(cluster, fid) {
@@ -105,7 +105,7 @@ fn the_last_close_may_come_while_the_unlink_is_under_way() {
         tap.set(move |head, serve| {
             serve();
             if head.call == wire::meta::Unlink::CALL && !is_closed.swap(true, Ordering::SeqCst) {
-                // As the kernel's RELEASE of an earlier close, which nobody waits for.
+                // As the kernel's RELEASE of an earlier close, which is asynchronous.
                 closer.release(handle);
             }
         });
@@ -174,7 +174,7 @@ fn an_open_during_the_unlink_of_the_only_file_gets_all_or_nothing() {
     }
 }
 
-/// A directory that was removed while it is somebody's working directory: `stat` still answers, with no links.
+/// A directory that was removed while it is a process's working directory: `stat` still works, with no links.
 #[test]
 fn a_removed_directory_can_still_be_looked_at() {
     let cluster = Cluster::new(Wiring::Local, 1);
@@ -235,7 +235,7 @@ fn a_given_up_request_of_an_ended_session_does_not_stand_in_the_way() {
     let is_cut = Arc::new(AtomicBool::new(true));
     let cut = is_cut.clone();
     tap.set(move |_, serve| {
-        // The network swallows everything: nobody is answered, until it is healed.
+        // The network drops everything: no reply until it is healed.
         while cut.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
@@ -269,7 +269,7 @@ fn a_lost_creation_is_an_error_at_fsync_of_the_file_and_of_its_directory() {
     assert!(fs.fsync_dir(dir).is_err());
 }
 
-/// [S-rename] A name that is replaced between the two steps of an open gives the old file, whole; it goes when nobody has it.
+/// [S-rename] A name that is replaced between the two steps of an open gives the old file, whole; it is destroyed at the last close.
 #[test]
 fn an_open_that_a_rename_overtakes_gets_the_old_file() {
     for wiring in [Wiring::Local, Wiring::Tcp] {
@@ -293,7 +293,7 @@ fn an_open_that_a_rename_overtakes_gets_the_old_file() {
             let (handle, attr) = fs.open(first, OpenFlags::read_only()).unwrap();
             assert_eq!((attr.size, attr.nlink), (size as u64, 0));
             assert!(read(&fs, handle, 0, size).unwrap() == pattern(1, size));
-            // What nobody opened goes by itself, what is open does not.
+            // An unlinked file that is not open is destroyed by itself, an open one is not.
             let until = Instant::now() + Duration::from_secs(20);
             while !is_gone(&cluster, second) {
                 assert!(Instant::now() < until, "a replaced file stays");
@@ -416,7 +416,7 @@ fn second_walk_finds_its_inode_though_the_name_is_removed_again() {
     }
 }
 
-/// What the MDT itself has of an inode.
+/// An inode as the MDT holds it.
 fn cluster_inode(cluster: &Cluster, fid: Fid) -> Result<wire::meta::Inode, types::Fault> {
     let head = Header { fs: FsId(1), target: MDT, ..Header::default() };
     let soon = Instant::now() + Duration::from_secs(10);

@@ -28,7 +28,7 @@ impl Heard {
         heard
     }
 
-    /// What was heard since this was asked last.
+    /// The requests that were seen since the last call.
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
@@ -180,7 +180,7 @@ fn content_that_came_with_the_open_is_given_up_at_the_first_change() {
     check(&want, &["ReadInline", "ReadInline"]);
 }
 
-/// What is set on a file that was made a moment ago is told.
+/// An attribute that is set on a newly created file is returned.
 #[test]
 fn a_new_file_has_the_attributes_that_it_was_given() {
     let cluster = Cluster::new(Wiring::Tcp, 1);
@@ -230,7 +230,7 @@ fn a_small_file_among_two_clients() {
                 == *b"MORE"
         );
         asked();
-        // What does not fit is not sent to be refused.
+        // A write that does not fit inline is not sent to the MDT only to be refused.
         b.write(h, 60_000, &pattern(2, 9000)).unwrap();
         let calls = asked();
         assert_eq!(calls[..3], ["GetStripe", "Enter", "Grow"]);
@@ -266,7 +266,7 @@ fn a_small_file_that_is_put() {
         assert_eq!(put("f1", b"other").unwrap_err().code, Code::Exists);
         let user = Cred { uid: 7, gid: 7, groups: vec![] };
         assert_eq!(fs.put(Fid::ROOT, b"no", 0o644, b"x", &user).unwrap_err().code, Code::Access);
-        // What does not fit is made as any other file.
+        // A file that does not fit inline is created as any other file.
         let long = put("long", &pattern(2, 100_000)).unwrap();
         assert!(long.size == 100_000 && content(&fs, long.fid, 100_000) == pattern(2, 100_000));
         let small = fs.mkdir(Fid::ROOT, b"small", 0o755, &Cred::root()).unwrap().fid;

@@ -47,7 +47,7 @@ impl Service for Ost {
     }
 }
 
-/// What the MDT says to a question, by its number.
+/// The MDT's reply to a question, by the question's number.
 type Says = dyn Fn(u32) -> DyingReply + Send + Sync;
 
 /// An MDT that says of the purge what a test tells it, and lets nothing go while it is told so.
@@ -252,7 +252,7 @@ fn who_waits_for_room_to_grow_keeps_no_other_client_from_the_file() {
     }
 }
 
-/// Who waits long holds a thread of the mount, so only some do: what comes beyond them hears soon that there is no space.
+/// A long wait for space holds a thread of the mount, so the number of such waits is bounded: further writes soon get ENOSPC.
 #[test]
 fn only_some_wait_long() {
     const LONG: usize = 8;
@@ -352,7 +352,7 @@ fn an_append_of_a_lone_mount_that_waits_does_not_overwrite_another_mounts() {
     }
 }
 
-/// Nobody else is there: it goes where the kernel says, behind its part when it was stopped.
+/// A lone mount appends at the offset that the kernel gives, and continues after the part that was written before the stop.
 #[test]
 fn an_append_of_a_lone_mount_goes_on_where_it_was_stopped() {
     let rig = rig(Wiring::Local);
@@ -369,7 +369,7 @@ fn an_append_of_a_lone_mount_goes_on_where_it_was_stopped() {
     assert!(read(&fs, h, 0, 9 * STRIPE).unwrap() == data);
 }
 
-/// What was acknowledged of a write is not written again: another client may have written there since.
+/// The acknowledged part of a write is not written again: another client may have written there since.
 #[test]
 fn a_write_goes_on_behind_what_is_acknowledged() {
     let rig = rig(Wiring::Tcp);
@@ -406,7 +406,7 @@ fn a_part_of_an_append_is_told_though_its_turn_does_not_come() {
     assert_eq!(b.lookup(Fid::ROOT, b"log").unwrap().size, STRIPE as u64);
 }
 
-/// What others could not be shown lies past the file's end, and is cut off before the file grows over it.
+/// An append whose new size could not be reported lies past the file's end, and is cut off before the file grows over it.
 #[test]
 fn what_could_not_be_shown_does_not_come_to_light_later() {
     let rig = rig(Wiring::Tcp);
@@ -431,7 +431,7 @@ fn what_could_not_be_shown_does_not_come_to_light_later() {
     }
 }
 
-/// plan-W2, plan-W3: whose time is over tries once more; and nobody waits again until something is freed, or more is removed.
+/// plan-W2, plan-W3: after its time a waiting write tries once more; no write waits again until space is freed or more is removed.
 #[test]
 fn who_waited_in_vain_tries_once_more_and_the_next_does_not_wait() {
     let rig = rig(Wiring::Local);

@@ -131,7 +131,7 @@ impl Service for RefusesToClose {
     }
 }
 
-/// What the MDT never takes note of is tried again and again, and holds up nothing that is closed with it, before it or after it.
+/// A close that the MDT keeps refusing is retried, and does not delay other closes, whether sent with it, before it or after it.
 #[test]
 fn a_file_whose_close_is_refused_does_not_hold_up_the_others() {
     let (cluster, a, b) = two(1);
@@ -152,7 +152,7 @@ fn a_file_whose_close_is_refused_does_not_hold_up_the_others() {
     wait_until("in the end all are", || gone() == 150);
 }
 
-/// What the first says of itself does not get through at once: it is said again, and keeps nobody out for ever.
+/// The MDT refuses the first client's report of its open files once: the client repeats it, and the new client gets in.
 #[test]
 fn a_client_comes_in_though_the_first_is_refused_when_it_says_what_it_holds() {
     let cluster = Cluster::new(Wiring::Tcp, 1);
@@ -170,7 +170,7 @@ fn a_client_comes_in_though_the_first_is_refused_when_it_says_what_it_holds() {
     cluster.hub.add(common::MDT, cluster.mdt_service());
 }
 
-/// Who writes without a pause keeps nobody out, and what it wrote is never gone for itself.
+/// A client that writes without a pause does not keep others out, and its own view of the file's size never goes back.
 #[test]
 fn a_client_comes_in_beside_one_that_writes_on_and_on() {
     let cluster = Cluster::new(Wiring::Tcp, 2);
@@ -488,7 +488,7 @@ fn blocks_are_counted_over_what_both_have_written() {
     assert!(attr.blocks * 512 >= attr.size, "{} blocks", attr.blocks);
 }
 
-/// The MDT hears that a file that was put is closed: when its name goes, nobody holds it.
+/// The MDT learns that a file created by put is closed: after the unlink no client holds it.
 #[test]
 fn a_file_that_was_put_is_open_nowhere() {
     let (_cluster, a, b) = two(1);
@@ -503,7 +503,7 @@ fn a_file_that_was_put_is_open_nowhere() {
     }
 }
 
-/// Made and written by one, written and removed by the other: once both have closed it, nobody holds it.
+/// One client creates and writes a file, the other writes and removes it: once both have closed it, no client holds it.
 #[test]
 fn what_both_wrote_and_closed_goes_with_its_name() {
     let (cluster, a, b) = two(1);

@@ -22,7 +22,7 @@ fn make(fs: &Fs, name: &[u8]) -> Fid {
     attr.fid
 }
 
-/// [S-exactly-once] What was done to the whiteout by its number is replayed, so the replay of the rename makes it under that number.
+/// [S-exactly-once] Later operations address the whiteout by its number, so the replay of the rename creates it under that number.
 #[test]
 fn a_whiteout_keeps_its_number_when_the_mdt_loses_power() {
     let mut cluster = Cluster::quiet(Wiring::Tcp, 1);

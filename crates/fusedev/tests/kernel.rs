@@ -23,7 +23,7 @@ const FILE: INodeNo = INodeNo(2);
 const TEMPORARY: INodeNo = INodeNo(3);
 const BIRTH: Duration = Duration::from_secs(1_000_000_007);
 
-/// Lets nobody have a lock; counts look-ups.
+/// Refuses every lock; counts lookups.
 #[derive(Default)]
 struct Toy {
     lookups: AtomicU64,
@@ -323,6 +323,6 @@ fn the_session_ends_with_the_mount_and_says_so_once() {
     rig.server.take().unwrap().join().unwrap().unwrap();
     rig.destroyed.recv().unwrap();
     assert!(open.read_at(&mut [0; 5], 0).is_err());
-    // Nobody listens: nothing is cached either.
+    // Without a listener nothing is cached either.
     rig.notifier.inval_inode(FILE, 0, 0).unwrap();
 }

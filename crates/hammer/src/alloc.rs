@@ -1,4 +1,4 @@
-//! What a call allocates, counted per thread.
+//! Counts the bytes that a call allocates, per thread.
 #![allow(
     unsafe_code,
     reason = "JUSTIFICATION: only a global allocator sees what decoding allocates; tests alone link this crate."
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `call` gives, and the most bytes that it had allocated at once.
+/// The result of `call`, and its peak of allocated bytes.
 pub fn peak_of<T>(call: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     PEAK.set(before);

@@ -1,4 +1,4 @@
-//! Inputs: random, and mutated. The sequence is ours (splitmix64), so a failure comes again.
+//! Random and mutated inputs. The generator is our own (splitmix64), so that a failure can be reproduced.
 
 pub struct Dice(u64);
 
@@ -18,8 +18,8 @@ impl Dice {
         (((self.next() >> 32) * (limit as u64 & 0xffff_ffff)) >> 32) as usize
     }
 
-    /// Random bytes at the end of `out`: of an alphabet, if there is one; else, in most strings, mostly zeros and small
-    /// numbers, so that counts and flags often make sense.
+    /// Appends random bytes to `out`: letters of the alphabet if there is one. Otherwise most strings are mostly zeros and small
+    /// numbers, so that counts and flags are often valid.
     pub fn random(&mut self, len_max: usize, alphabet: &[u8], out: &mut Vec<u8>) {
         let len = out.len() + self.below(len_max + 1);
         if !alphabet.is_empty() {
@@ -61,7 +61,7 @@ impl Dice {
         }
     }
 
-    /// A number of N bytes as lengths and counts may lie: huge, nothing, about what is there.
+    /// Writes a number of N bytes as a wrong length or count: huge, zero, or near the real length.
     fn put_number<const N: usize>(&mut self, bytes: &mut [u8], at: usize) {
         let len = bytes.len() as u64;
         let number = match self.below(8) {

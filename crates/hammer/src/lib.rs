@@ -1,10 +1,10 @@
-//! Decoders under bytes that nobody meant to send: random ones, and mutations of valid ones. For tests of any crate.
+//! Fuzzes decoders with random bytes and with mutations of valid inputs. For tests of any crate.
 //!
 //! ```text
 //! Hammer::new("log entry").seeds(samples).repair(&reseal).run(|bytes| decode(bytes).ok(), |bytes, value| { .. });
 //! ```
-//! hammer-H1: no input makes the decoder panic; the one that did is printed.  hammer-H2: what it allocates at its highest is at most
-//! `blow_up` bytes per byte at hand, and `slack`.  hammer-H3: each seed is accepted, so the mutations begin near what is valid.
+//! hammer-H1: no input makes the decoder panic; an input that does is printed.  hammer-H2: the decoder's peak allocation is at most
+//! `blow_up` bytes per input byte, plus `slack`.  hammer-H3: each seed is accepted, so that mutations start near valid inputs.
 //! `STRIA_LONG=1`: 10^6 inputs for each decoder.
 
 mod alloc;
@@ -16,7 +16,7 @@ pub use dice::Dice;
 /// Inputs for each decoder, and with `STRIA_LONG`.
 pub const INPUTS: u64 = 10_000;
 pub const INPUTS_LONG: u64 = 1_000_000;
-/// Accepted inputs that are kept to be mutated, beside the seeds.
+/// Most accepted inputs that are kept for mutation, beside the seeds.
 const KEPT_MAX: usize = 64;
 
 pub fn inputs() -> u64 {
@@ -33,7 +33,7 @@ pub fn sized<const N: usize>(bytes: &[u8]) -> [u8; N] {
 
 type Repair<'a> = dyn Fn(&mut [u8]) + 'a;
 
-/// One decoder's trial.
+/// A fuzzing run of one decoder.
 pub struct Hammer<'a> {
     name: &'a str,
     seeds: Vec<Vec<u8>>,
@@ -44,7 +44,7 @@ pub struct Hammer<'a> {
     repair: Option<&'a Repair<'a>>,
 }
 
-/// What a trial came to.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub inputs: u64,
@@ -81,12 +81,12 @@ impl<'a> Hammer<'a> {
     pub fn bound(self, blow_up: usize, slack: usize) -> Hammer<'a> {
         Hammer { blow_up, slack, ..self }
     }
-    /// Makes a checksum right again after a mutation, so that what lies behind it is reached; three of four inputs get it.
+    /// Corrects the checksum after a mutation, so that the decoder gets past it; applied to three of four inputs.
     pub fn repair(self, repair: &'a dyn Fn(&mut [u8])) -> Hammer<'a> {
         Hammer { repair: Some(repair), ..self }
     }
 
-    /// `check` gets what was accepted and says how many of the bytes it stands for.
+    /// `check` gets the accepted value and returns how many of the input's bytes it represents.
     pub fn run<T>(
         self,
         mut decode: impl FnMut(&[u8]) -> Option<T>,
@@ -145,7 +145,7 @@ impl<'a> Hammer<'a> {
     }
 }
 
-/// Tells the input that made a decoder panic.
+/// Prints the input that made a decoder panic.
 struct Telltale<'a> {
     name: &'a str,
     input: &'a [u8],
@@ -154,7 +154,7 @@ struct Telltale<'a> {
 impl Drop for Telltale<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Zeros at the end are told as a length: a superblock is mostly those.
+            // Trailing zeros are printed as a length: a superblock is mostly zeros.
             let end = self.input.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
             let hex: String = self.input[..end].iter().map(|b| format!("{b:02x}")).collect();
             eprintln!("{}: the input of {} bytes was {hex}, then zeros", self.name, self.input.len());

@@ -236,7 +236,7 @@ fn comes_within_its_bound(mdt: &Mdt) {
     }
 }
 
-/// What an MDT may take with ten million files.
+/// Memory limit of an MDT with ten million files.
 const PROCESS_BYTES_MAX: u64 = 2 << 30;
 
 #[test]
@@ -578,7 +578,7 @@ fn what_rots_keeps_nobody_from_the_rest() {
     let found = fsck(&mut client);
     let damaged: Vec<_> = found.iter().filter(|f| f.wrong == Wrong::DamagedRecord).collect();
     assert!(matches!(&damaged[..], [f] if f.what.contains("are lost")), "{damaged:?}");
-    // What stands on them is not judged.
+    // Records in the damaged ranges yield no findings.
     let others: Vec<_> =
         found.iter().map(|f| f.wrong).filter(|wrong| *wrong != Wrong::DamagedRecord).collect();
     assert_eq!(others, []);
@@ -650,7 +650,7 @@ impl Clock for Hurried {
     }
 }
 
-/// What fsck and a backup keep of an older state has to go when a checkpoint needs its room.
+/// A snapshot that fsck or a backup holds is dropped when a checkpoint needs its space.
 #[test]
 fn a_checkpoint_finds_room_whoever_goes_through_an_older_state() {
     let disk = formatted(16 << 20);

@@ -10,7 +10,7 @@ use types::*;
 use wire::meta::{FileState, StripeComponent, StripeSpec};
 use wire::{Malformed, Wire};
 
-/// What is accepted is written back to the same bytes.
+/// Every accepted input is encoded to the same bytes again.
 fn strike<T: Debug>(
     name: &str,
     seeds: Vec<Vec<u8>>,

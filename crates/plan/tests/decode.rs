@@ -1,4 +1,4 @@
-//! Striping that nobody would write.
+//! Decoding of malformed striping.
 
 use hammer::Hammer;
 use plan::stripe::{parse, parse_size, print, show_size};

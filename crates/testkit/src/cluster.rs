@@ -228,8 +228,8 @@ impl Cluster {
         std::iter::once(&self.mount).chain(&self.second)
     }
 
-    /// Waits until every OSS has said once that its OSTs serve: a mount that comes first does not know those that come later at once,
-    /// and which it knows would be chance. (What was said in an earlier life counts: the management service remembers its targets.)
+    /// Waits until every OSS has logged once that its OSTs serve. A mount that attaches earlier learns of later OSTs only after a delay,
+    /// so the set that it knows would depend on timing. A log line of an earlier run counts: the MGS remembers its targets.
     fn wait_registered(&mut self) -> Result<()> {
         let until = Instant::now() + READY;
         let servers: Vec<Role> = self.roles().into_iter().filter(|r| matches!(r, Role::Oss(_))).collect();
@@ -263,8 +263,8 @@ impl Cluster {
     pub fn wait_mounted(&mut self) -> Result<()> {
         let until = Instant::now() + READY;
         loop {
-            // Not `stat`: the kernel may answer that from its cache although the server is dead.
-            // And not just any answer: a dead mount is taken away at some moment, and what lay below it would give one.
+            // Not `stat`: the kernel may answer it from its cache although the server is dead.
+            // The answer must come from FUSE: once a dead mount is detached, the directory below it answers.
             let answers = |m: &PathBuf| rustix::fs::statfs(m).is_ok_and(|s| s.f_type == FUSE_SUPER_MAGIC);
             if self.mounts().all(|m| is_mounted(m) && answers(m)) {
                 return Ok(());
@@ -358,7 +358,7 @@ impl Cluster {
         self.start_all()
     }
 
-    /// Leaves the directory behind for a look.
+    /// Keeps the directory for inspection.
     pub fn keep(&mut self) {
         self.keep = true;
     }

@@ -1,12 +1,12 @@
-//! Is a recorded history of names linearizable? Clients call at the same time; the history says when each call began and ended,
-//! and what it said. It is *linearizable* if all of it could have happened one after the other, each call at some moment
-//! between its beginning and its end, as the reference model of the name space tells it. A call that never ended happened at some
-//! moment after its beginning, or never.
+//! Linearizability checker for recorded histories of name space calls. A history holds, for each call of concurrent clients, its
+//! start time, end time and result. It is *linearizable* if the reference model of the name space gives the same results for some
+//! sequential order, in which each call takes effect between its start and its end. A call without an end takes effect at some
+//! moment after its start, or never.
 //!
-//! The search is that of Wing and Gong with Lowe's set of visited configurations: which calls are done, and what the name space is
-//! then. It refuses only after it has tried every order.
+//! The search is Wing and Gong's, with Lowe's set of visited configurations. A configuration is the set of completed calls and the
+//! name space after them. The checker refuses a history only after it has tried every order.
 //!
-//! A history is text, so that one that was refused can be kept and judged again: see `History::parse`.
+//! A history can be written as text, so that a refused one can be kept and judged again: see `History::parse`.
 
 mod text;
 
@@ -62,20 +62,20 @@ pub enum Said {
     No(Code),
 }
 
-/// A call of a client. Times are counted over all clients: of two, the earlier one happened earlier.
+/// A call of a client. Times come from one counter that all clients share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub client: u32,
     pub op: Op,
     pub began: u64,
-    /// `None`: nobody knows whether it happened.
+    /// End time and result. `None`: unknown whether the call took effect.
     pub ended: Option<(u64, Said)>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History(pub Vec<Call>);
 
-/// Writes a history down while it happens.
+/// Records a history while the clients run.
 #[derive(Default)]
 pub struct Recorder {
     now: AtomicU64,
@@ -83,7 +83,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Makes a call. `run` says what it said, or `None` if that is not known.
+    /// Runs and records a call. `run` returns its result, or `None` if that is unknown.
     pub fn call(&self, client: u32, op: Op, run: impl FnOnce() -> Option<Said>) -> Option<Said> {
         let at = {
             let mut calls = self.calls.lock();
@@ -104,7 +104,7 @@ impl Recorder {
     }
 }
 
-/// What was tried in vain: the longest order that could be told, and the calls of which none can come next in it.
+/// Why a history is not linearizable: the longest order that the model accepts, and the calls of which none can come next.
 #[derive(Debug)]
 pub struct Refusal {
     told: Vec<Call>,
@@ -121,7 +121,7 @@ impl fmt::Display for Refusal {
 }
 
 impl History {
-    /// Finds an order, or says why there is none.
+    /// Searches for a sequential order; the refusal shows how far the search came.
     pub fn judge(&self) -> Result<(), Refusal> {
         assert!(self.0.len() <= CALLS_MAX, "{} calls are more than a configuration has bits", self.0.len());
         let mut search = Search { calls: &self.0, visited: HashSet::new(), order: vec![], longest: vec![] };
@@ -145,7 +145,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Can all that ended be told from here on?
+    /// Whether every call that ended can be ordered after the calls in `done`. Calls without an end may be left out.
     fn goes_on(&mut self, done: u128, world: &World) -> bool {
         let is_told = |(n, call): (usize, &Call)| call.ended.is_none() || done & 1 << n != 0;
         if self.calls.iter().enumerate().all(is_told) {
@@ -171,8 +171,8 @@ impl Search<'_> {
         false
     }
 
-    /// The calls that may happen next: those that began before any that is still to be told ended. First those that ended, since the
-    /// others may be left out.
+    /// The calls that may take effect next: those that began before the first end of any remaining call. Calls that ended come first,
+    /// since the others may be left out.
     fn next(&self, done: u128) -> Vec<usize> {
         let left = || (0..self.calls.len()).filter(|n| done & 1 << n == 0);
         let end = |n: usize| self.calls[n].ended.as_ref().map(|(at, _)| *at);
@@ -183,12 +183,12 @@ impl Search<'_> {
     }
 }
 
-/// The model, and which file of it has which number. A file whose making never ended has the number that somebody sees first.
+/// The model, and the inode number of each of its files. A file whose create call has no end gets the first number seen for it.
 #[derive(Clone)]
 struct World {
     model: Model,
     dirs: HashMap<char, Node>,
-    /// Of each node the call that made it, and its number.
+    /// For each node, the call that created it, and its number once that is known.
     files: HashMap<Node, (usize, Option<u64>)>,
 }
 
@@ -199,7 +199,7 @@ impl World {
         World { model, dirs: dirs.into(), files: HashMap::new() }
     }
 
-    /// What tells this world from others: each name with the call that made its file, and numbers that no answer to a making told.
+    /// Identifies this world: each name with the call that created its file, and the numbers that no create result reported.
     fn key(&self, calls: &[Call]) -> Vec<u64> {
         let mut key = vec![];
         for dir in DIRS {
@@ -216,7 +216,8 @@ impl World {
         key
     }
 
-    /// Lets call number `n` happen. False: it cannot, with what it said, or nobody would know; then this world is void.
+    /// Applies call number `n`. False: the model gives another result, or the call has no end and changes nothing. The caller then
+    /// drops this world.
     fn takes(&mut self, n: usize, call: &Call) -> bool {
         let said = call.ended.as_ref().map(|(_, said)| said);
         if said.is_none() && matches!(call.op, Op::Stat(_) | Op::Look(_) | Op::List(_)) {
@@ -236,7 +237,7 @@ impl World {
             Op::List(dir) => return said.is_some_and(|said| self.lists(dir, said)),
         };
         match (outcome, said) {
-            // A refusal that nobody saw is as if it had not happened: that is tried anyhow.
+            // A refused call without a recorded result has no effect; the search covers that by leaving the call out.
             (outcome, None) => outcome.is_ok(),
             (Ok(outcome), Some(said)) => outcome == *said,
             (Err(code), Some(Said::No(other))) => code == *other,
@@ -256,7 +257,7 @@ impl World {
     fn link(&mut self, fid: u64, to: Place, said: Option<&Said>) -> Result<Said, Code> {
         let (dir, name) = (self.dirs[&to.dir], name(to.name));
         let Some(node) = self.alive(fid) else {
-            // Whose last name went is past naming. If somebody still has it open, the new name is looked at before that is noticed.
+            // A file without names cannot be linked again. While it is still open, the existing new name may be noticed first.
             let is_taken = self.model.lookup(dir, &name).is_ok();
             let is_exists = is_taken && said == Some(&Said::No(Code::Exists));
             return Err(if is_exists { Code::Exists } else { Code::Stale });
@@ -310,7 +311,7 @@ fn name(of: char) -> Vec<u8> {
     of.to_string().into_bytes()
 }
 
-/// What a client says to a fault: many codes mean the same to who asks by number for a file without names.
+/// The result of a failed call. For a request by number, several codes mean that the file has no names any more.
 pub fn refused(op: Op, code: Code) -> Said {
     match op {
         Op::Link { .. } | Op::Look(_) if code == Code::NotFound => Said::No(Code::Stale),

@@ -1,10 +1,10 @@
-//! A cluster in this process, on media that lose power: MGS, one MDT, some OSTs and one client, to be told about in a test.
+//! A *story* is a test cluster in this process, on simulated media that can lose power: MGS, one MDT, some OSTs and one client.
 //!
-//! Two wirings: `Local`, where client and servers share a fate and a fabric of calls, and `Tcp`, where each server is
-//! reached through a proxy that can be cut, so that the client outlives them.
-//! testkit-I1: a server that is killed or loses power has ended every request before its medium is looked at: what it answered is
-//! what the medium was told.  testkit-I2: nothing here sleeps to let things happen; what is waited for is polled, with a deadline.
-//! testkit-I3: with `background` off, servers do only what they are asked to, so that a seed tells the same story again.
+//! Two wirings: with `Local`, client and servers call each other directly. With `Tcp`, the client reaches each server through a
+//! proxy that can be cut, so that the client outlives the servers.
+//! testkit-I1: a server that is killed or loses power has ended every request before its medium is inspected. Each reply
+//! thus matches the writes that the medium received.  testkit-I2: no test helper sleeps a fixed time for an event; it polls with a
+//! deadline.  testkit-I3: with `background` off, servers only serve requests, so that a seed reproduces the same run.
 
 mod backup;
 mod clock;
@@ -35,28 +35,28 @@ pub use tape::{Film, Player};
 
 /// Name of the file system of every story.
 pub const FS_NAME: &str = "story";
-/// What is waited for has long happened by then, or never will.
+/// Deadline of polling: far longer than any awaited event takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// A client that was not heard of for so long makes way; the clock of the story jumps over it.
+/// A session that is silent for this long may be evicted; the story's clock is advanced past it.
 const SESSION_TTL: Duration = Duration::from_secs(10);
 
-/// Who a story tells something of.
+/// A server of the story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     Mdt,
     Ost(usize),
 }
 
-/// What a story begins with.
+/// The configuration of a story.
 #[derive(Clone, Debug)]
 pub struct StoryShape {
     pub wiring: Wiring,
     pub osts: usize,
     /// Bytes of each OST's medium; about 5.5 MiB of it are log and checkpoints.
     pub ost_bytes: u64,
-    /// The servers' own flushers, checkpointers and the purge. Off: a story that repeats to the event.
+    /// Whether the servers' flushers, checkpointers and the purge run. Off: a run can be reproduced event by event.
     pub background: bool,
-    /// Of the servers' flushers and of the client's settling.
+    /// Intervals of the servers' flushers and of the client's settle.
     pub server_interval: Duration,
     pub client_interval: Duration,
     pub retain_bytes_max: usize,
@@ -67,7 +67,7 @@ pub struct StoryShape {
 pub const NEVER: Duration = Duration::from_secs(36_000);
 
 impl StoryShape {
-    /// Nothing happens that is not told.
+    /// No background work: only the test's calls cause events.
     pub fn quiet(wiring: Wiring) -> StoryShape {
         StoryShape {
             wiring,
@@ -80,7 +80,7 @@ impl StoryShape {
             op_timeout: Duration::from_secs(15),
         }
     }
-    /// Flushes, settles and purges come as in service, but soon.
+    /// Flushes, settles and purges run in the background as in production, but at short intervals.
     pub fn lively(wiring: Wiring) -> StoryShape {
         let soon = Duration::from_millis(10);
         StoryShape {
@@ -90,7 +90,7 @@ impl StoryShape {
             ..StoryShape::quiet(wiring)
         }
     }
-    /// A map as servers of this story are told it.
+    /// Puts the story's intervals into a map before servers get it.
     fn set_interval(&self, map: &mut ClusterMap) {
         for fs in &mut map.file_systems {
             fs.commit_interval_ms = self.server_interval.as_millis() as u32;
@@ -106,7 +106,7 @@ pub struct Story {
     mgs: Arc<mgs::Mgs>,
     clock: Arc<StoryClock>,
     tape: Arc<Tape>,
-    /// The MDT's, then the OSTs'.
+    /// The MDT's seat, then those of the OSTs.
     seats: Vec<Seat>,
     hub: Arc<Hub>,
     fs: Option<Arc<Fs>>,
@@ -121,7 +121,7 @@ impl Story {
         Story::over(shape, mgs, media, false)
     }
 
-    /// The file system on media that another story left; `films` also how it recovers from that.
+    /// The file system on the media of an earlier story; `films` also records the recovery.
     fn over(shape: StoryShape, mgs: Arc<mgs::Mgs>, media: Vec<Arc<SimDisk>>, films: bool) -> Story {
         let hub = Hub::new();
         hub.add(mgs::MGS, mgs.clone());
@@ -140,12 +140,12 @@ impl Story {
         story
     }
 
-    /// The same file system after all power was lost: on these media, with other processes.
+    /// The same file system after a power loss of all nodes: on these media, with new servers and a new client.
     pub fn again_on(&self, shape: StoryShape, media: Vec<SimDisk>) -> Story {
         Story::over(shape, self.mgs.clone(), media.into_iter().map(Arc::new).collect(), false)
     }
 
-    /// As `again_on`, and all of it is recorded, from the first event of the recovery on.
+    /// As `again_on`, and records every event from the start of recovery.
     pub fn again_filmed(&self, shape: StoryShape, media: Vec<SimDisk>) -> Story {
         Story::over(shape, self.mgs.clone(), media.into_iter().map(Arc::new).collect(), true)
     }
@@ -209,7 +209,7 @@ impl Story {
         self.seats[n].start(&self.shape, &mgs, clock, tape);
     }
 
-    /// Those that joined first do not know those that came later.
+    /// Sends the current map to all servers: a server that registered early does not know those that registered later.
     fn tell_map(&self) {
         let mut map = self.map();
         self.shape.set_interval(&mut map);
@@ -249,7 +249,7 @@ impl Story {
 
     // ---- the client ----
 
-    /// The client dies without a word.
+    /// The client dies without closing its session.
     pub fn unmount_dead(&mut self) {
         self.handles.lock().clear();
         if let Some(fs) = self.fs.take() {
@@ -257,10 +257,10 @@ impl Story {
         }
     }
 
-    /// Another client takes the place of the one before, which is dead and was silent for long.
+    /// A new client attaches after the old one has died and its session has expired.
     pub fn remount(&mut self) {
         self.unmount_dead();
-        // A request that the dead client had under way may still be carried out, and counts as a sign of life.
+        // A request that the dead client had in flight may still be executed, and renews its session.
         let until = Instant::now() + PATIENCE;
         let fs = loop {
             self.clock.advance(SESSION_TTL + Duration::from_secs(1));
@@ -273,7 +273,7 @@ impl Story {
         self.fs = Some(fs);
     }
 
-    /// Another client takes the place of the one before, which was silent for long but lives: it is handed out.
+    /// A new client evicts the old one, which is alive but was silent past the session's TTL. Returns the old client.
     pub fn take_over(&mut self) -> Arc<Fs> {
         self.handles.lock().clear();
         self.clock.advance(SESSION_TTL + Duration::from_secs(1));
@@ -281,7 +281,7 @@ impl Story {
         self.fs.replace(new).expect("a story has a client")
     }
 
-    /// Another client beside the story's own. Who asks for it ends it.
+    /// Attaches a second client beside the story's own. The caller shuts it down.
     pub fn beside(&self) -> Arc<Fs> {
         self.connect().expect("a client is let in when the others share")
     }
@@ -298,7 +298,7 @@ impl Story {
         Fs::connect(Fabric::new(local), self.map(), self.fs_id(), settings)
     }
 
-    /// Ends the client in good order.
+    /// Unmounts the client cleanly.
     pub fn unmount(&mut self) -> Result<(), Fault> {
         self.handles.lock().clear();
         match self.fs.take() {
@@ -313,7 +313,7 @@ impl Story {
     pub fn record(&self) {
         self.tape.record(self.seats.iter().map(|s| s.image()).collect());
     }
-    /// Events so far: a point of time to which a power cut can be moved.
+    /// Number of events so far: a position in the film at which `Player` can cut the power.
     pub fn events(&self) -> usize {
         self.tape.events()
     }
@@ -339,7 +339,7 @@ fn number(who: Who) -> usize {
     }
 }
 
-/// The kinds of power loss in turn.
+/// Picks a kind of power loss by seed.
 pub fn crash_of(seed: u64) -> Crash {
     match seed % 4 {
         0 => Crash::DropAll,

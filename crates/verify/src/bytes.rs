@@ -1,6 +1,6 @@
 //! Numbers off bytes: little-endian, varints.
 
-/// What is left of some bytes, and what they are called in a finding.
+/// The unread rest of a byte string, and its name in findings.
 #[derive(Clone)]
 pub struct Bytes<'a> {
     rest: &'a [u8],

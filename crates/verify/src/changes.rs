@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use crate::bytes::{Bytes, Read};
 
-/// Operations that are noted.
+/// Operations that the changelog records.
 const OPS: [u8; 14] = [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 17];
-/// Of a record beside its key and value.
+/// Bytes that a record takes beside its key and value.
 const OVERHEAD: u64 = 9;
 
 #[derive(Default)]
 pub struct Changes {
-    /// By number: bytes before it, and those that it takes.
+    /// By number: bytes of all changes before it, and its own.
     changes: BTreeMap<u64, (u64, u64)>,
     consumers: BTreeMap<u64, Consumer>,
-    /// The newest number and the newest consumer that were given, when one last came or went.
+    /// The newest change number and consumer id that were issued when a consumer was last added or removed.
     newest: Option<(u64, u64)>,
 }
 
@@ -85,9 +85,9 @@ impl Changes {
         b.end()
     }
 
-    /// `is_lost`: some of them were given up, so that not all must be there.
+    /// `is_lost`: some records were abandoned, so gaps are no finding.
     pub fn check(&self, is_lost: bool, out: &mut Vec<String>) {
-        // 1. Numbers and bytes go on from one to the next.
+        // 1. Numbers are consecutive, and byte positions add up.
         for ((number, (before, bytes)), (next, (next_before, _))) in
             self.changes.iter().zip(self.changes.iter().skip(1))
         {
@@ -106,10 +106,10 @@ impl Changes {
         if last.is_some_and(|last| last < number) && !is_lost {
             out.push(format!("change {last:?} is the last one, and {number} was given before"));
         }
-        // Without records everybody has acknowledged all that was given.
+        // Without records, every consumer has acknowledged all issued numbers.
         let acked = self.consumers.values().map(|c| c.acked).max().unwrap_or(0);
         let last = last.unwrap_or(number.max(acked));
-        // 3. Consumers: each finds what it has not acknowledged.
+        // 3. Consumers: every change that a consumer has not acknowledged is still there.
         let mut names = BTreeMap::new();
         for (at, Consumer { acked, lost, name }) in &self.consumers {
             let mut wrong = |why: &str| out.push(format!("consumer {at}: {why}"));

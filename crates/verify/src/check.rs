@@ -1,4 +1,4 @@
-//! What must be true of an MDT's records.
+//! The invariants of an MDT's records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ struct Found {
     /// By parent and `h64 | collision`.
     entries: BTreeMap<(u64, u64), Entry>,
     inodes: BTreeMap<u64, Inode>,
-    /// By fid and page: is space only kept for it, and its bytes.
+    /// By fid and page: whether the page is only reserved space.
     pages: BTreeMap<(u64, u64), bool>,
     xattrs: BTreeSet<u64>,
     orphans: BTreeMap<u64, u64>,
@@ -33,7 +33,7 @@ struct Found {
     limits: BTreeMap<u8, u64>,
     totals: Option<u64>,
     changes: Changes,
-    /// May any of these have been given up?
+    /// Whether changelog records may have been abandoned.
     are_changes_lost: bool,
 }
 
@@ -149,7 +149,7 @@ impl Found {
             16 => {
                 of_len(0)?;
                 given_up(value)?;
-                // It tells of the last stretch only.
+                // The record describes the last abandoned range only.
                 self.are_changes_lost = true;
             }
             _ => return Err("of no kind that is known".into()),

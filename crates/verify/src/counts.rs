@@ -55,7 +55,7 @@ pub fn record(value: &[u8]) -> Read<(Sums, Sums)> {
     Ok((own, tree))
 }
 
-/// What an inode counts for, and where.
+/// The directory in which an inode counts, and its sums.
 fn counted(inode: &Inode) -> Option<(u64, Sums)> {
     let parent = inode.parents.first()?.0;
     let Inode { size, blocks, .. } = *inode;
@@ -136,13 +136,13 @@ impl Image {
         Ok(())
     }
 
-    /// Counts what `inodes` say against what records and rows say.
+    /// Compares the sums of `inodes` with the records and rows.
     pub fn check_counts(&self, inodes: &BTreeMap<u64, Inode>, out: &mut Vec<String>) {
         if !self.is_counting() {
             return;
         }
         let is_dir = |fid: &u64| inodes.get(fid).is_some_and(|i| i.kind == DIR);
-        // What lies in each, and in all below it, by the inodes alone; and what rows add to each.
+        // For each directory: its own sums and those of its subtree, by the inodes alone; and the sums that pending rows add.
         let (mut own, mut tree, mut rows) =
             (BTreeMap::<u64, Sums>::new(), BTreeMap::<u64, Sums>::new(), BTreeMap::<u64, Sums>::new());
         for (parent, sums) in inodes.values().filter_map(counted) {

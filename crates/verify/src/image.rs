@@ -26,7 +26,7 @@ pub struct Slot {
     pub reply: Vec<u8>,
 }
 
-/// What is on a medium, after all that a start would do with it.
+/// The state of a medium after recovery: checkpoint plus replayed log.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     /// Of the table, by key.
@@ -459,7 +459,7 @@ fn entry(image: &mut Image, payload: &[u8], first: u64, ops: u64) -> Read<()> {
     if u64::from(members.max(1)) != ops {
         return b.wrong("it has another number of members than operations");
     }
-    // 1. Who asked for it.
+    // 1. The members: sessions and slots whose requests the entry answers.
     let (mut slots, mut m) = (BTreeMap::new(), Bytes::of("member", b.take(member_bytes as usize)?));
     for place in 0..u64::from(members) {
         let (_call, slot, session, sequence) = (m.u16()?, m.u32()?, m.u64()?, m.u32()?);
@@ -500,10 +500,10 @@ fn entry(image: &mut Image, payload: &[u8], first: u64, ops: u64) -> Read<()> {
         changes.push((key, value));
     }
     b.end()?;
-    // 3. The counts are told by what was there before it.
+    // 3. The counts follow from the state before this entry.
     image.learn(&changes)?;
     image.slots.extend(slots);
-    // 4. Of what it gives up only what it puts is there.
+    // 4. In the range that the entry abandons, only the records that it puts remain.
     if let Some((_, Some(value))) = changes.iter().find(|(key, _)| key[..] == [GIVEN_UP]) {
         let (first, end) = given_up(value)?;
         image.records.retain(|key, _| *key < first || *key >= end);
@@ -523,7 +523,7 @@ fn entry(image: &mut Image, payload: &[u8], first: u64, ops: u64) -> Read<()> {
     Ok(())
 }
 
-/// From which key on records were given up, and up to which.
+/// First and end key of an abandoned range.
 pub fn given_up(value: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
     let mut b = Bytes::of("what was given up", value);
     if b.u8()? != 1 {

@@ -1,5 +1,5 @@
-//! A second reader of an MDT's medium, as simple as it can be: for tests, which ask it whether what the MDT wrote is what
-//! `docs/formats` says. It shares no code with the MDT but checksums and the hash of names.
+//! An independent reader of an MDT's medium, as simple as possible. Tests use it to check that an MDT writes what `docs/formats`
+//! specifies. It shares no code with the MDT except the checksums and the hash of names.
 //!
 //! ```text
 //!   medium -- image.rs: superblocks, checkpoint, leaves, log --> records -- check.rs: what must be true of them --> findings
@@ -22,7 +22,7 @@ use disk::Disk;
 
 pub use image::{Image, Slot, read};
 
-/// As `findings`, of a file that no process has now.
+/// As `findings`, for an image file that no process has open.
 pub fn findings_in(path: &Path) -> io::Result<Vec<String>> {
     let file = std::fs::File::open(path)?;
     let bytes = file.metadata()?.len();

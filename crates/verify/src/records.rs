@@ -105,7 +105,7 @@ fn second(mut b: Bytes<'_>) -> Read<Inode> {
         parents.push((b.varint()?, b.u64()?));
     }
     let has = |bit: u32| present >> bit & 1 == 1;
-    // A field that is there says something else than one that is not.
+    // A field that is present must differ from its default.
     let number = |bit: u32, usual: u64, b: &mut Bytes<'_>| -> Read<u64> {
         match has(bit) {
             false => Ok(usual),

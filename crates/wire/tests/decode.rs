@@ -1,4 +1,4 @@
-//! Decoding what nobody meant to send: random and mutated bytes through the header and every body.
+//! Fuzzes the decoders of the header and every body with random and mutated bytes.
 //!
 //! It never panics, it allocates a small multiple of the bytes at hand, and what it accepts it writes back to the same bytes
 //! (so no two byte strings mean the same value).
@@ -505,7 +505,7 @@ fn a_header_is_read_or_refused() {
         assert_eq!(head.encode(&bytes[HEADER_LEN..len]), bytes[..HEADER_LEN], "one header, two byte forms");
         len
     };
-    // What lies behind the checksum: it is made anew by encoding the fields, wherever they can be read.
+    // To get past the checksum, it is recomputed by encoding the fields, if they can be decoded.
     let repair = |bytes: &mut [u8]| {
         let Some((raw, body)) = bytes.split_first_chunk_mut::<HEADER_LEN>() else { return };
         if let Ok(head) = Header::decode(raw) {

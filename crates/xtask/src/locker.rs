@@ -1,6 +1,6 @@
 //! A process that takes locks as it is told, line by line on its standard input; started by the suite's tests of locks.
 //!
-//! One answer per line: `ok`, `free`, what was found, or an errno's name.
+//! One answer per line: `ok`, `free`, the lock that was found, or an errno's name.
 //! ```text
 //! open N r|w|rw PATH    close N    write N TEXT    lend N    unlend
 //! lock N posix|ofd r|w|u WHENCE START LEN [wait]   test N posix|ofd r|w WHENCE START LEN    flock N r|w|u [wait]
@@ -17,7 +17,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_CUR, SEEK_END, SEEK_SET, flock};
 use rustix::fs::FlockOperation;
 
-/// What was opened, under the numbers that the test gave.
+/// The open descriptors, under the numbers that the test gave.
 #[derive(Default)]
 struct Locker {
     open: HashMap<String, File>,

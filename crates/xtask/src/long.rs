@@ -37,7 +37,7 @@ impl Part {
     }
 }
 
-/// What the parts came to.
+/// Results of the parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,
@@ -94,7 +94,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// A proof says what was run, not in which directory of whose machine.
+/// Removes the parent directory from the output, so that a proof does not depend on the machine.
 fn without_parent(out: &str, parent: &Path) -> String {
     out.replace(&parent.display().to_string(), "DIR")
 }
@@ -109,7 +109,7 @@ fn commit() -> Result<String> {
     ask("git", &["rev-parse", "HEAD"])
 }
 
-/// xtask-L1. Proofs of earlier runs may differ: they are what is written.
+/// xtask-L1. Files of proofs may differ, since runs write them.
 fn refuse_changes() -> Result<()> {
     let status = ask("git", &["status", "--porcelain"])?;
     let changed: Vec<&str> = status.lines().filter(|line| !line.contains(PROOFS)).collect();

@@ -1,4 +1,4 @@
-//! Any fuser file system behind the gate: each request is counted in and out, and nothing else is done to it.
+//! Puts a fuser file system behind the gate: each request is counted in and out, and forwarded unchanged.
 
 use std::ffi::OsStr;
 use std::io;
@@ -31,7 +31,7 @@ impl<F: Filesystem> Filesystem for Gated<F> {
     fn destroy(&mut self) {
         self.inner.destroy();
     }
-    /// Not counted: one request may forget many, nobody waits for an answer, and it is quick.
+    /// Not counted: one request may forget many inodes, FORGET has no reply, and it is quick.
     fn forget(&self, rq: &Request, ino: INodeNo, lookups: u64) {
         self.inner.forget(rq, ino, lookups);
     }

@@ -1,8 +1,8 @@
 //! Reference FUSE programs for the bars: `passfs` forwards each request to a directory below, `nullfs` answers from memory.
 //!
-//! They show what a FUSE mount can reach on a machine, so they are made as quick as a plain program is: the same mounting, threads,
-//! gate, time-outs and kernel flags as Stria's own mount (`session.rs`), no copies or locks that are not needed. Their transport is
-//! the crate fuser, which is not ours: if ours were slower, it would show.
+//! They show the speed that a FUSE mount can reach on a machine. They use the same mount, threads, gate, time-outs and kernel flags
+//! as Stria's own mount (`session.rs`), and no needless copies or locks. Their transport is the crate fuser, not Stria's own, so that
+//! a slower transport of Stria would show.
 //! They promise nothing else: no crash safety of their own, no permissions beyond the kernel's, root only.
 
 mod gated;

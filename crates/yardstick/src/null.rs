@@ -1,4 +1,4 @@
-//! `nullfs`: names, attributes and sizes in memory; written data is dropped, read data is zeros. What is left is the cost of FUSE.
+//! `nullfs`: names, attributes and sizes in memory; written data is dropped, read data is zeros. It measures the cost of FUSE alone.
 
 use std::ffi::OsStr;
 use std::io;
@@ -399,7 +399,7 @@ impl Filesystem for Null {
     }
 
     fn statfs(&self, _: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        // As much as nobody fills.
+        // Free space that no test can fill.
         reply.statfs(1 << 40, 1 << 40, 1 << 40, 1 << 32, 1 << 32, 4096, 255, 4096);
     }
 

@@ -16,9 +16,9 @@ const SHARDS: usize = 64;
 
 pub struct Node {
     pub attr: Mutex<FileAttr>,
-    /// Of a symlink.
+    /// Target of a symlink.
     pub target: Vec<u8>,
-    /// Of a directory.
+    /// Entries of a directory.
     pub names: Mutex<Names>,
     lookups: AtomicU64,
 }
@@ -26,7 +26,7 @@ pub struct Node {
 #[derive(Default)]
 pub struct Names {
     by_name: HashMap<Arc<[u8]>, (u64, u64)>,
-    /// By cookie, for listings: they go on where they were, whatever is made or removed meanwhile.
+    /// By cookie, for listings: a listing continues at its cookie, also after names were created or removed.
     by_cookie: BTreeMap<u64, (Arc<[u8]>, u64)>,
     last_cookie: u64,
 }
@@ -59,7 +59,7 @@ pub struct Tree {
     next: AtomicU64,
 }
 
-/// Attributes of nothing in particular.
+/// Default attributes.
 pub fn blank(ino: u64, kind: FileType) -> FileAttr {
     FileAttr {
         ino: INodeNo(ino),

@@ -39,7 +39,7 @@ thread_local! {
 struct Open {
     fd: OwnedFd,
     direct: bool,
-    /// A directory's position is shared by those who list through this handle.
+    /// Concurrent listings through this handle share the directory's position.
     listing: Mutex<()>,
 }
 

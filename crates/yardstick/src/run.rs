@@ -1,4 +1,4 @@
-//! What both programs do around their file system: mount, wait, unmount when told to.
+//! The frame of both programs: mount, wait, unmount on a signal.
 
 use std::path::Path;
 use std::sync::Arc;

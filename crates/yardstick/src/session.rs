@@ -1,5 +1,5 @@
-//! The yardsticks' transport is fuser's, not ours, so that ours is measured against another. All else is as in Stria's own mount: how
-//! it is mounted, threads, the gate, what is agreed on with the kernel.
+//! The yardsticks use fuser's transport, so that Stria's own is measured against another. The mount options, threads, gate and the
+//! flags of FUSE_INIT are the same as in Stria's mount.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub fn attach<F: Filesystem>(
     config.clone_fd = true;
     fuse::attach_with(mountpoint, options, |device, gate| {
         let session = Session::from_fd(Gated { inner: door, gate }, device, config.acl, config)?;
-        // ECONNABORTED: as the mount went, a request was being handed over.
+        // ECONNABORTED: the mount ended while a request was being read from the kernel.
         let run = move || match session.run() {
             Err(e) if e.kind() == ErrorKind::ConnectionAborted => Ok(()),
             ended => ended,

@@ -62,7 +62,7 @@ fn mount_pass(dir: &TempDir) -> Mounted {
     yardstick::attach(pass, &dir.mnt(), &options("passtest")).unwrap()
 }
 
-/// What any file system must do with names.
+/// Name operations that any file system must support.
 fn check_names(root: &Path) {
     let dir = root.join("dir");
     fs::create_dir(&dir).unwrap();
@@ -127,7 +127,7 @@ fn the_pass_through_shows_what_lies_below() {
     assert_eq!(fs::read(dir.src().join("file")).unwrap(), content);
     fs::write(dir.src().join("below"), &content).unwrap();
     assert_eq!(fs::read(dir.mnt().join("below")).unwrap(), content);
-    // Appending through two descriptors: nobody overwrites the other.
+    // Appending through two descriptors: neither overwrites the other.
     let open = || OpenOptions::new().append(true).create(true).open(dir.mnt().join("log")).unwrap();
     let (mut one, mut two) = (open(), open());
     for _ in 0..10 {
@@ -165,7 +165,7 @@ fn a_mount_in_use_is_not_torn_away_unless_told() {
     let mut open = File::create_new(dir.mnt().join("open")).unwrap();
     assert!(matches!(mounted.unmount(Unmount::Clean), Err(MountError::Busy { .. })));
     mounted.unmount(Unmount::Lazy).unwrap();
-    // Out of the name space, alive for who has it open.
+    // Unlinked, but usable by its open descriptor.
     assert!(!dir.mnt().join("open").exists());
     open.write_all(b"still here").unwrap();
     assert!(!mounted.has_ended());

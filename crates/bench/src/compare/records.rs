@@ -1,4 +1,4 @@
-//! The records of a run, as what is compared: a series for each step, point, phase and program.
+//! Turns the records of a run into comparable series: one for each step, point, phase and program.
 
 use super::{Better, Measured, Series};
 use crate::record::Results;

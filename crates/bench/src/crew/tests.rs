@@ -222,7 +222,7 @@ fn a_file_of_another_size_or_content_is_found() {
     assert!(step(NamesOp::Stat).is_err() && step(NamesOp::Remove).is_err(), "one has vanished");
 }
 
-/// A phase that its limit stopped leaves less; whoever reads it is told how much.
+/// A phase that its limit stopped leaves less data; the phase that reads it is given the amount.
 #[test]
 fn what_was_stopped_early_is_read_as_far_as_it_goes() {
     let dir = TestDir::new("crew-limit");

@@ -166,7 +166,7 @@ impl Ior {
         Ok(())
     }
 
-    /// `-O`: how the result is written; what changes nothing here is taken.
+    /// `-O`: output directives; those without an effect here are accepted.
     fn directives(&mut self, value: &str) -> Result<()> {
         for one in value.split(',') {
             match one.split_once('=') {
@@ -256,7 +256,7 @@ impl Ior {
         }
     }
 
-    /// What is read must be of this repetition; who only reads finds what an earlier run wrote last.
+    /// Data that this run wrote must have this repetition's version. A read-only run finds the last version of an earlier run.
     fn accepted(&self, op: DataOp, repeat: u32) -> Vec<u64> {
         match self.write || op == DataOp::Write {
             true => vec![version_of(repeat)],
@@ -270,14 +270,14 @@ impl Ior {
 
     pub fn run(&self, bench: &mut Bench<'_>) -> Result<()> {
         let Some(path) = &self.file else { return self.run_to_page(bench) };
-        // Before anything is measured: what cannot be written is known now.
+        // Open the output before any measurement, so that an unwritable path fails early.
         let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;
         bench.page.line(format_args!("Writing output to {}", path.display()))?;
         let (runner, command) = (&mut *bench.runner, bench.command.clone());
         self.run_to_page(&mut Bench { runner, page: Page { to: &mut file }, command })
     }
 
-    /// What was measured is shown, also when the rest could not be.
+    /// Prints the rows that were measured, also when a later one failed.
     fn run_to_page(&self, bench: &mut Bench<'_>) -> Result<()> {
         let mut done = Rows::default();
         if self.json {
@@ -390,7 +390,7 @@ impl Ior {
             false => vec![path],
         };
         for file in files {
-            // What is not there need not go; what cannot go was said by what could not be written.
+            // A missing file is fine; other causes already showed as a failed write.
             std::fs::remove_file(file).ok();
         }
     }

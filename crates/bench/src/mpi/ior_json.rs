@@ -1,5 +1,5 @@
-//! `-O summaryFormat=JSON`: what IOR 4 prints in place of its table, by the names that scripts read. What only MPI-IO or options
-//! that are refused here would change has IOR's default.
+//! `-O summaryFormat=JSON`: the JSON that IOR 4 prints in place of its table, with the names that scripts read. Fields that only
+//! MPI-IO or refused options would change have IOR's defaults.
 
 use serde_json::{Map, Value, json};
 

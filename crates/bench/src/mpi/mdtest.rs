@@ -196,7 +196,7 @@ impl Mdtest {
     }
 
     fn names(&self, op: NamesOp, root: &Path) -> Names {
-        // Each phase goes one stride further than the one before, so that nobody finds what it has in its own cache.
+        // Each phase shifts by one more stride, so that no worker finds its items in its own cache.
         let strides = match op {
             NamesOp::Stat | NamesOp::StatDir => 1,
             NamesOp::Read => 2,
@@ -319,7 +319,7 @@ impl Mdtest {
         }
         let done = self.phases().into_iter().try_for_each(|op| self.phase(bench, form, op, &root, measured));
         if self.remove || done.is_err() && self.create {
-            // It is empty, unless a phase failed: then what this run made goes as a whole.
+            // The root is empty unless a phase failed; then the whole tree of this run is removed.
             match done.is_err() && self.create {
                 true => std::fs::remove_dir_all(&root).ok(),
                 false => std::fs::remove_dir(&root).ok(),

@@ -30,7 +30,7 @@ fn refused(error: anyhow::Error) -> String {
     error.downcast::<Refused>().unwrap().to_string()
 }
 
-/// What a run prints, by real workers on a real directory.
+/// The output of a run, by real workers on a real directory.
 fn printed(run: impl FnOnce(&mut Bench<'_>) -> Result<()>) -> (String, Result<()>) {
     let mut crew = Crew::new(Inside, "/".into(), Arc::new(AtomicBool::new(false)));
     let mut text = Vec::new();
@@ -306,7 +306,7 @@ fn repetitions_are_versions() {
     assert_eq!(of(both, DataOp::Write, 0), (1, vec![1]));
     assert_eq!(of(both, DataOp::Write, 2), (3, vec![3]));
     assert_eq!(of(both, DataOp::Read, 2).1, [3]);
-    // Who only reads does not know how many the run before had.
+    // A read-only run does not know how many repetitions the run before had.
     let later = of("-R -E", DataOp::Read, 0).1;
     assert!(later.contains(&1) && later.contains(&3), "{later:?}");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-/// What is not understood or cannot be done, and what to do.
+/// A refused option, the reason, and the advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub why: String,
@@ -23,7 +23,7 @@ pub fn refuse<T>(why: impl fmt::Display, next: impl fmt::Display) -> Result<T> {
     Err(Refused { why: why.to_string(), next: next.to_string() }.into())
 }
 
-/// The options of a program: letters, words, and those that it has and we do not, with what to do instead.
+/// The options of a program: letters, words, and options that are not supported here, each with an alternative.
 pub struct Known {
     pub flags: &'static str,
     pub valued: &'static str,
@@ -40,7 +40,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// What the user typed it as, for messages.
+    /// The option as the user typed it, for messages.
     fn shown(&self) -> String {
         let dashes = if self.name.len() > 1 { "--" } else { "-" };
         format!("{dashes}{} {}", self.name, self.value)

@@ -23,7 +23,7 @@ pub fn load(name: &str) -> Result<Plan> {
     toml::from_str(&text(name)?).with_context(|| format!("{name} is no plan"))
 }
 
-/// What the plan's file says.
+/// The text of the plan's file.
 pub fn text(name: &str) -> Result<String> {
     if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
         return Ok((*text).to_string());

@@ -1,4 +1,4 @@
-//! What cannot work in a plan, found before anything is run: all of it at once.
+//! Finds all errors of a plan before it runs.
 //!
 //! Names, figures and tables are looked at here; everything that needs a point's values is found by expanding each scale.
 
@@ -111,7 +111,7 @@ fn steps(plan: &Plan, findings: &mut Findings) {
     }
 }
 
-/// What figures and tables may name.
+/// The names that figures and tables may use.
 struct Known<'a> {
     steps: BTreeMap<&'a str, KnownStep<'a>>,
     variables: BTreeSet<&'a str>,
@@ -121,7 +121,7 @@ struct KnownStep<'a> {
     step: &'a Step,
     /// Phases that leave records, with `PHASE.PART`.
     phases: BTreeMap<String, bool>,
-    /// By swept parameter, what it is at any scale.
+    /// By swept parameter, its values at all scales.
     swept: BTreeMap<&'a str, Vec<Value>>,
 }
 

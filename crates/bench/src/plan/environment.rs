@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::schema::Quantities;
 use crate::system;
 
-/// What a plan is expanded for.
+/// The machine and the settings for which a plan is expanded.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// Bytes of memory.
@@ -15,7 +15,7 @@ pub struct Environment {
     /// Files or devices that `files = "given"` means, absolute, and the bytes of the smallest. Their content is overwritten.
     pub targets: Vec<PathBuf>,
     pub target_bytes: u64,
-    /// `--set threads=1,2,4`: over what the scale says.
+    /// `--set threads=1,2,4`: overrides the scale's values.
     pub overrides: BTreeMap<String, Quantities>,
 }
 

@@ -15,7 +15,7 @@ const LOOKUPS_PER_SECOND: f64 = 40e3;
 /// Settling, dropping caches, starting workers, around each phase.
 const PHASE_SECONDS: f64 = 0.3;
 
-/// What a phase, point or step does at most, once.
+/// Upper bounds of the work of one repeat of a phase, point or step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
     /// Moved by reads and writes.
@@ -68,7 +68,7 @@ fn point_bytes(point: &PlannedPoint) -> u64 {
     files.into_values().fold(0, u64::saturating_add).saturating_mul(sides)
 }
 
-/// What one repeat of all points of a step moves at most.
+/// Upper bound for one repeat of all points of a step.
 pub fn of_step(step: &PlannedStep) -> Estimate {
     let mut all = Estimate::default();
     step.points.iter().flat_map(|point| &point.phases).for_each(|phase| all += of_phase(phase));

@@ -1,7 +1,7 @@
-//! What a plan comes to at one scale: steps, their points, and phases whose jobs are resolved.
+//! Expands a plan at one scale: steps, their points, and phases with resolved jobs.
 //!
-//! bench-E1. It depends on plan, scale and environment alone: the same run twice has the same jobs, seeds too.
-//! bench-E2. No read is planned of what no phase before it wrote at the same point, nor of more than that.
+//! bench-E1. The expansion depends on plan, scale and environment alone: a second run has the same jobs and seeds.
+//! bench-E2. A planned read covers only data that an earlier phase of the same point wrote.
 
 mod data;
 mod names;
@@ -55,7 +55,7 @@ pub struct PlannedPhase {
     pub program: Program,
     /// The program that does the same in turn with it.
     pub against: Option<Program>,
-    /// What is done at once; more than one for `together`.
+    /// Parts that run at the same time; more than one for `together`.
     pub parts: Vec<PlannedPart>,
 }
 
@@ -67,7 +67,7 @@ pub struct PlannedPart {
     pub job: Job,
 }
 
-/// Who does a job.
+/// The program that executes a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Program {
@@ -89,7 +89,7 @@ impl Program {
         }
     }
 
-    /// What a step that uses it must say it needs.
+    /// The need that a step with this program must declare.
     pub fn need(self) -> Option<Need> {
         match self {
             Program::Stria => None,
@@ -255,7 +255,7 @@ impl Expander<'_> {
             match at.expand(&mut state) {
                 Ok(planned) => phases.extend(planned),
                 Err(trouble) => {
-                    // What it would have written is not known: later phases are not blamed for that.
+                    // The phase's writes are unknown, so later phases get no findings about missing data.
                     state.is_incomplete = true;
                     let values = point_text(&values);
                     let what = format!("{}{values}", trouble.what);
@@ -284,7 +284,7 @@ impl PlannedPhase {
     }
 }
 
-/// What is made in random order and stopped in between is there here and there: whoever reads it finds holes.
+/// Refuses creation in random order with a limit: if it stops early, the files have holes that later reads would find.
 fn refuse_holes(work: &Work, limit: &Limit) -> Result<(), Trouble> {
     let (makes, order, ops) = match work {
         Work::Data(data) => (data.create && data.op == DataOp::Write, data.order, data.ops_max),
@@ -304,7 +304,7 @@ fn refuse_holes(work: &Work, limit: &Limit) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// A phase, and what it is expanded with.
+/// A phase and the inputs of its expansion.
 struct PhaseAt<'a> {
     step: &'a Step,
     phase: &'a Phase,
@@ -364,7 +364,7 @@ impl PhaseAt<'_> {
         Ok(before)
     }
 
-    /// What not every file system or kernel has must be said, so that the step is skipped there and not failed.
+    /// A step must declare optional features of file systems and kernels, so that it is skipped without them and does not fail.
     fn check_needs(&self, job: &Job) -> Result<(), Trouble> {
         let Work::Data(data) = &job.work else { return Ok(()) };
         let is_uring = matches!(data.engine, Engine::Uring { .. });
@@ -381,7 +381,7 @@ impl PhaseAt<'_> {
         Ok(())
     }
 
-    /// What is done at once. One work of the phase itself has no name.
+    /// The parts that run at the same time. The only part of a phase without `together` has no name.
     fn parts(&self) -> Result<Vec<(String, PartAt<'_>)>, Trouble> {
         let phase = self.phase;
         let own = PartAt {
@@ -460,7 +460,7 @@ impl PhaseAt<'_> {
     }
 }
 
-/// What one part says of itself.
+/// The plan's fields for one part.
 struct PartAt<'a> {
     data: Option<&'a toml::Table>,
     names: Option<&'a toml::Table>,

@@ -1,4 +1,4 @@
-//! What is wrong with a plan: where, what, and what to do.
+//! A finding about a plan: place, error and advice.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! Plans: what is measured, at which points, and which tables and figures are made of it. TOML; unknown fields are refused.
+//! Plans define the measurements, their points, and the tables and figures of the report. TOML; unknown fields are refused.
 //!
-//! `schema` is what the file says, `value` evaluates quantities, `expand` makes phases of it that can be run, `check` finds
-//! what cannot work before anything is run, `estimate` and `show` say how much it moves. Plans of the studies are in the program.
+//! `schema` is the file's structure, `value` evaluates quantities, `expand` makes runnable phases, `check` finds errors
+//! before a run, `estimate` and `show` give the amount of I/O. Plans of the studies are in the program.
 
 mod builtin;
 pub mod check;

@@ -1,4 +1,4 @@
-//! What a plan's file says. `docs/bench-plans.md` is the same for people who write one.
+//! Structure of a plan's file. `docs/bench-plans.md` describes it for authors of plans.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub struct Plan {
     /// The published study that it reproduces, with the system that was measured there; empty for a plan of our own.
     #[serde(default)]
     pub study: String,
-    /// What it is for, and what it measures in which way.
+    /// Purpose and method of the measurement.
     pub about: String,
     /// `min`, `small`, `full`.
     pub scales: BTreeMap<String, Scale>,
@@ -35,7 +35,7 @@ pub struct Scale {
     pub narrow: f64,
     /// Seconds for the whole plan. When they are over, points are measured once and steps that have not begun are skipped.
     pub budget_seconds: u64,
-    /// What `$name` stands for: a number, a size, or a list for sweeps.
+    /// Values of `$name`: a number, a size, or a list for sweeps.
     #[serde(default)]
     pub values: BTreeMap<String, Quantities>,
 }
@@ -65,7 +65,7 @@ pub struct Step {
     pub title: String,
     #[serde(default)]
     pub about: String,
-    /// What must be there, or the step is skipped with a line.
+    /// Needs of the step; if one is not met, the step is skipped with a message.
     #[serde(default)]
     pub needs: Vec<Need>,
     /// The scales at which it is run. Empty: all.
@@ -76,7 +76,7 @@ pub struct Step {
     pub sweep: BTreeMap<String, Quantities>,
     /// Worker processes; the workers are spread round-robin over them. Without it: a process each, up to 64.
     pub processes: Option<Quantity>,
-    /// What the phases have in common; a phase's own words win.
+    /// Fields common to all phases; a phase's own fields override them.
     #[serde(default)]
     pub data: toml::Table,
     #[serde(default)]
@@ -117,7 +117,7 @@ pub struct Phase {
     /// Caches are defeated before it.
     #[serde(default)]
     pub cold: bool,
-    /// It only makes what later phases need: no record.
+    /// The phase only prepares later ones: no record.
     #[serde(default)]
     pub unmeasured: bool,
     pub data: Option<toml::Table>,
@@ -221,7 +221,7 @@ pub struct NamesSpec {
     pub verify: Option<bool>,
 }
 
-/// A figure of the study: points of steps, drawn with what was published.
+/// A figure of the study: points of steps, drawn with the published values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Figure {
@@ -241,7 +241,7 @@ pub struct Figure {
     pub series: Vec<Series>,
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What to see in it.
+    /// What the reader should see in it.
     #[serde(default)]
     pub about: String,
 }
@@ -285,7 +285,7 @@ pub struct Published {
     pub x: Option<f64>,
     /// In the figure's or the table's unit.
     pub value: f64,
-    /// Where it stands, and what it says there: `Table 4, peak`.
+    /// Place in the publication: `Table 4, peak`.
     #[serde(rename = "where")]
     pub place: String,
 }
@@ -317,7 +317,7 @@ pub enum TableKind {
     Directories,
     /// A row per phase over its targets (`files = "given"`): slowest, median and fastest of them, and the total.
     Targets,
-    /// What commands printed.
+    /// Output of commands.
     Outputs,
 }
 

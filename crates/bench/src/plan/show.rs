@@ -1,4 +1,4 @@
-//! A plan as people read it before they run it: what it does at one scale, how long that takes, how much room it needs.
+//! Prints a plan before it runs: its phases at one scale, the time and the space that they need.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -222,7 +222,7 @@ fn of_step(out: &mut String, step: &Step, planned: &PlannedStep, found: &mut Fou
     missing.is_none()
 }
 
-/// At the first point, and what differs at the last.
+/// The phase at the first point, and the differences at the last.
 fn of_phase(out: &mut String, phase: &PlannedPhase, last: &PlannedPoint) {
     let mut said = Vec::new();
     let twin = last.phases.iter().find(|other| other.name == phase.name).unwrap_or(phase);

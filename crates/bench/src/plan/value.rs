@@ -16,7 +16,7 @@ const DEPTH_MAX: u32 = 16;
 /// The last offset of a file, and more than anybody counts: beyond it numbers wrap somewhere.
 const WHOLE_MAX: f64 = 9_223_372_036_854_774_784.0;
 
-/// What `$name` stands for: what a point sweeps, else what the scale (or `--set`) says, else what the machine is.
+/// Values of `$name`: the point's swept value, else that of the scale or `--set`, else that of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Variables {
     known: BTreeMap<String, Quantities>,
@@ -28,7 +28,7 @@ impl Variables {
         Variables { known: scale.values.clone(), swept: BTreeMap::new() }
     }
 
-    /// Over what the scale says.
+    /// Overrides the scale's value.
     pub fn set(&mut self, name: &str, value: Quantities) {
         self.known.insert(name.to_string(), value);
     }
@@ -42,7 +42,7 @@ impl Variables {
         self.swept.contains_key(name) || self.known.contains_key(name)
     }
 
-    /// All that the scale and `--set` say, evaluated: what a report shows. Those that cannot be evaluated are left out.
+    /// The evaluated values of the scale and `--set`, for the report. Those that cannot be evaluated are left out.
     pub fn values(&self) -> BTreeMap<String, Value> {
         let shown = |(name, value): (&String, &Quantities)| {
             let mut list = self.list(value).ok()?.into_iter().map(|(shown, _)| shown);

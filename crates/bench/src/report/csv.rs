@@ -10,7 +10,7 @@ use crate::record::{Record, Results, Unit};
 const QUANTILES: [(&str, f64); 6] =
     [("min", 0.0), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999), ("max", 1.0)];
 
-/// What a column is called, and what a record has in it.
+/// A column's name, and a record's value in it.
 type Column<'a> = (String, Box<dyn Fn(&Record) -> String + 'a>);
 
 pub fn csv(results: &Results) -> String {
@@ -26,7 +26,7 @@ pub fn csv(results: &Results) -> String {
 fn columns(results: &Results) -> Vec<Column<'_>> {
     let mut columns: Vec<Column> = Vec::new();
     let mut add = |name: &str, of: Box<dyn Fn(&Record) -> String>| columns.push((name.to_owned(), of));
-    // 1. what it is of
+    // 1. identity of the record
     add("step", Box::new(|r| r.step.clone()));
     for name in names(results, |r| r.point.keys()) {
         let title = format!("point.{name}");

@@ -1,4 +1,4 @@
-//! A plan's figures: what was measured, what was published, and the pictures of both.
+//! A plan's figures: measured values, published values, and the pictures of both.
 
 use super::group::{Group, quantity, select, word};
 use super::number::number;
@@ -11,7 +11,7 @@ use crate::stats::Estimate;
 /// lie flat on its floor.
 const FAR: f64 = 3.0;
 
-/// What a figure shows.
+/// The content of a figure.
 pub struct Shown<'a> {
     pub figure: &'a Figure,
     pub series: Vec<Measured<'a>>,
@@ -148,7 +148,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// What is said in place of a picture, for those who hear it.
+    /// Alternative text of a picture, for screen readers.
     pub fn description(&self, part: Part) -> String {
         let unit = self.unit().words();
         let mut said = Vec::new();
@@ -185,7 +185,7 @@ fn point(figure: &Figure, group: &Group, all: &[&Group], words: &[String]) -> Op
     value.median.is_finite().then_some(Point { x, label, value, repeats })
 }
 
-/// Without x: what of its point tells a bar from the others of its series.
+/// For figures without x: the parameters in which a bar's point differs from the others of its series.
 fn differing(group: &Group, all: &[&Group]) -> String {
     let differs = |name: &str| all.iter().any(|other| other.point.get(name) != group.point.get(name));
     let parts = group.point.iter().filter(|(name, _)| differs(name.as_str()));

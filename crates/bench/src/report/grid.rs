@@ -8,7 +8,7 @@ use super::number::escape;
 pub struct Grid {
     pub id: String,
     pub title: String,
-    /// What is said below the title.
+    /// Text below the title.
     pub about: String,
     pub columns: Vec<Column>,
     /// The first cell names the row.

@@ -1,4 +1,4 @@
-//! Records by what they are repeats of: one step, point, phase and program.
+//! Groups records that are repeats of the same step, point, phase and program.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::stats::{self, Estimate};
 
 /// Engines of records that are programs of others; all else is ours.
 const PROGRAMS: [&str; 4] = ["fio", "ior", "mdtest", "iozone"];
-/// What a plan calls ours.
+/// Name of our own program in plans.
 pub const OURS: &str = "stria";
 
 /// The repeats of one measurement.
@@ -23,7 +23,7 @@ pub struct Group<'a> {
     pub program: &'a str,
     /// Is it the program that the plan's figures and tables are of, and not the one that is measured against it?
     pub is_main: bool,
-    /// What it is shown in where nothing else is asked.
+    /// Default unit for display.
     pub unit: Unit,
     /// Never empty.
     pub records: Vec<&'a Record>,

@@ -62,7 +62,7 @@ fn paint_lines(shown: &Shown, part: Part, root: &Area, hints: &mut Hints) -> Dra
         .x_label_formatter(&|v| x_axis.label(*v))
         .y_label_formatter(&|v| y_axis.label(*v))
         .draw()?;
-    // 3. what was measured
+    // 3. measured values
     let place = |x: f64, y: f64| chart.backend_coord(&(x, y));
     for (index, series) in shown.series.iter().enumerate() {
         let ink = Ink::Series(index);
@@ -83,7 +83,7 @@ fn paint_lines(shown: &Shown, part: Part, root: &Area, hints: &mut Hints) -> Dra
             hints.circle(at, &hint(series.name, p, shown.unit()));
         }
     }
-    // 4. what was published, as rings that leave what is below them to be seen
+    // 4. published values, as rings that do not hide the points below them
     let (x_low, x_high) = (chart.x_range().start, chart.x_range().end);
     for (index, group) in by_series(&known) {
         let ink = Ink::Published(index);

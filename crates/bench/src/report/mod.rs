@@ -1,8 +1,8 @@
-//! What is made of a result: a page that opens anywhere, CSV and JSON with every number, and a table for the terminal.
+//! Reports of a result: a self-contained page, CSV and JSON with every number, and a table for the terminal.
 //!
-//! bench-RP1. The page is whole in itself: no script, no network, no font from elsewhere.
-//! bench-RP2. It is made of the result alone, so that it can be made again from `records.jsonl`.
-//! bench-RP3. It stays below 1 MiB (`PAGE_BYTES_MAX`): what grows with the records is cut, and it is said where the rest is.
+//! bench-RP1. The page is self-contained: no script, no network, no external font.
+//! bench-RP2. The page depends on the result alone, so that it can be made again from `records.jsonl`.
+//! bench-RP3. The page stays below 1 MiB (`PAGE_BYTES_MAX`): parts that grow with the records are cut, with a note where the rest is.
 
 mod axis;
 mod bars;
@@ -38,7 +38,7 @@ pub use text::text;
 
 /// Reports are kept beside one another in repositories and sent by mail.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Names of what is written beside the records.
+/// Names of the files that are written beside the records.
 pub const PAGE: &str = "report.html";
 const CSV: &str = "summary.csv";
 const JSON: &str = "summary.json";

@@ -1,6 +1,6 @@
 //! Numbers as people read them, and text as HTML and CSV want it.
 
-/// Three significant digits and no more: `0.0123`, `5.00`, `12.3`, `1,234,567`. What is no number is a dash.
+/// Three significant digits and no more: `0.0123`, `5.00`, `12.3`, `1,234,567`. NaN and infinity are a dash.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "–".into(),

@@ -14,12 +14,12 @@ use crate::plan::schema::{FigureKind, Step, TableKind};
 use crate::record::Results;
 
 const STYLE: &str = include_str!("style.css");
-/// bench-RP1, told to the browser: it runs nothing and asks nobody, whatever stands in names.
+/// bench-RP1, enforced by the browser: no script and no request, also if a name contains markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// Numbers at the top of the page: what a reader in a hurry takes away.
+/// Most numbers in the summary at the top of the page.
 const TILES_MAX: usize = 12;
 
-/// Bytes of the page for what grows with the number of records.
+/// Bytes of the page for the parts that grow with the number of records.
 #[derive(Clone, Copy)]
 struct Room {
     /// Of CSV and of JSON each, encoded.
@@ -151,7 +151,7 @@ fn programs(results: &Results) -> String {
     others.into_iter().fold(ours, |all, one| format!("{all}, {one}"))
 }
 
-/// What was cached and what was verified, in one line.
+/// State of caches and verification, in one line.
 fn honesty(results: &Results) -> String {
     use crate::cache::CacheState::{Advised, Dropped};
     let has = |cache| results.records.iter().any(|r| r.cache == cache);
@@ -175,7 +175,7 @@ fn honesty(results: &Results) -> String {
 fn tiles(out: &mut String, results: &Results, groups: &[Group]) {
     let mut seen = BTreeSet::new();
     let mut tiles = Vec::new();
-    // What is shown over time is shown in other figures too.
+    // Timelines are left out: other figures show their quantities too.
     let figures = results.header.plan.figures.iter().filter(|f| f.kind != FigureKind::Timeline);
     for figure in figures {
         for series in &figure.series {
@@ -449,7 +449,7 @@ fn downloads(out: &mut String, results: &Results, groups: &[Group], room: Room) 
     out.push_str("<li>records.jsonl, a file beside this page: all of the above was made from it, and can be again: <code>stria bench report records.jsonl</code></li></ul>\n");
 }
 
-/// What may stand in a `data:` address inside of quotes.
+/// Encodes text for a quoted `data:` address.
 fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 5 / 4);
     for byte in text.bytes() {

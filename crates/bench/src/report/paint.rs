@@ -1,7 +1,7 @@
 //! One picture: SVG whose colours are variables of the page's style, so that it serves light, dark and paper.
 //!
 //! The drawing library knows numbers for colours only. It gets a number of its own for each role (`Ink`), which is replaced in
-//! what it wrote; the fallback within each variable keeps a picture that is taken out of the page in colour.
+//! its output. The fallback within each variable keeps the colours of a picture that is copied out of the page.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -23,7 +23,7 @@ pub const FONT: i32 = 14;
 pub type Drawn = Result<(), Box<dyn Error>>;
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What something is painted as.
+/// The role of a painted element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ink {
     Text,
@@ -31,7 +31,7 @@ pub enum Ink {
     Axis,
     Grid,
     Series(usize),
-    /// Of what was published for a series: dashed.
+    /// Published values of a series: dashed.
     Published(usize),
     /// Behind a phase of a timeline.
     Band(usize),
@@ -109,7 +109,7 @@ pub fn fit(text: &str, size: i32, width: i32) -> String {
     short
 }
 
-/// What is said when the pointer rests at a place.
+/// Tooltips of places in the picture.
 #[derive(Debug, Default)]
 pub struct Hints(Vec<String>);
 
@@ -128,7 +128,7 @@ impl Hints {
     }
 }
 
-/// The name of a picture, for those who hear it.
+/// The accessible name of a picture.
 #[derive(Clone, Debug)]
 pub struct Name {
     pub id: String,
@@ -161,7 +161,7 @@ pub fn svg(
     out
 }
 
-/// Roles for numbers. Text was escaped by the library: it has no quotes, so that what is replaced is an attribute.
+/// Roles for numbers. Text was escaped by the library: it has no quotes, so only attributes are replaced.
 fn inked(body: &str) -> String {
     let body: String =
         body.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect();

@@ -28,7 +28,7 @@ pub fn save(results: &Results, path: &std::path::Path) {
     }
 }
 
-/// What a run of a plan would leave if all of its programs were there: each phase that is measured, `repeats` times.
+/// The result of a run of a plan with all its programs installed: each measured phase, `repeats` times.
 pub fn of_plan(plan: Plan, scale: &str, repeats: u32) -> Results {
     use crate::plan::{Environment, Program, expand};
     let environment = Environment { ram: 64 << 30, cpus: 32, ..Environment::default() };
@@ -171,7 +171,7 @@ fn points(step: &Step, header: &Header) -> Vec<BTreeMap<String, Value>> {
     points
 }
 
-/// What a record is of.
+/// The step, point and phase of a record.
 struct Made<'a> {
     step: &'a str,
     point: &'a BTreeMap<String, Value>,

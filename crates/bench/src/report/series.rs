@@ -16,7 +16,7 @@ use crate::stats::{Estimate, median};
 /// Rows of the page's table; the CSV has all.
 const ROWS_MAX: usize = 800;
 
-/// One of `summary.json`. What cannot be told is null.
+/// A series of `summary.json`. Unknown values are null.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series<'a> {
     pub step: &'a str,
@@ -105,7 +105,7 @@ fn weakness(cache: CacheState) -> u8 {
     }
 }
 
-/// What stood in caches, in words.
+/// The state of caches, in words.
 pub fn cache_words(cache: CacheState) -> &'static str {
     match cache {
         CacheState::Fresh => "nothing to drop",

@@ -1,4 +1,4 @@
-//! The tables that a plan asks for, with what was published beside what was measured.
+//! The tables that a plan asks for, with the published values beside the measured ones.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::plan::schema::{Table, TableKind, TableRow};
 use crate::record::{Results, Unit};
 use crate::stats::{Estimate, estimate};
 
-/// What stands where nothing was measured or published.
+/// Cell text where nothing was measured or published.
 pub const NONE: &str = "–";
 
 /// The plan's tables in its order; of outputs and where nothing was measured, none.
@@ -51,7 +51,7 @@ pub fn stated_or_none(value: Option<f64>) -> String {
     value.map_or(NONE.into(), stated)
 }
 
-/// Of what was published; nothing where nothing was.
+/// Percentage of the published value; `NONE` if there is no published value.
 pub fn share(measured: f64, published: Option<f64>) -> String {
     published.filter(|p| *p > 0.0).map_or(NONE.into(), |p| percent(measured / p))
 }
@@ -103,8 +103,8 @@ fn rates(results: &Results, table: &Table, groups: &[Group]) -> (Vec<String>, Ve
     (names, rows)
 }
 
-/// What a row's values are divided by, and the unit that comes of it. Not a number if there is none of that name: nothing is better
-/// than a rate of all under the name of one.
+/// The divisor of a row's values, and the resulting unit. NaN if no value has that name: an empty cell is better than a total
+/// under the name of a rate per unit.
 fn per(results: &Results, group: &Group, row: &TableRow) -> (f64, String) {
     let unit = row.unit.words();
     let Some(name) = &row.per else { return (1.0, unit.to_owned()) };
@@ -113,7 +113,7 @@ fn per(results: &Results, group: &Group, row: &TableRow) -> (f64, String) {
     (said.filter(|v| *v > 0.0).unwrap_or(f64::NAN), format!("{unit} per {}", one.replace('_', " ")))
 }
 
-/// The best median of a sweep, where it is, and the worst from there on: what stays when more load comes.
+/// The best median of a sweep, its place, and the worst from there on: the rate that is sustained under more load.
 pub struct Peak {
     pub best: Estimate,
     pub at: String,
@@ -129,7 +129,7 @@ pub fn peak(picked: &[&Group], unit: Unit) -> Option<Peak> {
     }
     let sign = if unit.is_lower_better() { -1.0 } else { 1.0 };
     let order = |a: &f64, b: &f64| (a * sign).total_cmp(&(b * sign));
-    // The first of equals: what needs the least load.
+    // The first of equals: the one with the least load.
     let (first, best) = points.iter().enumerate().rev().max_by(|a, b| order(&a.1.1.median, &b.1.1.median))?;
     let sustained = points[first..].iter().map(|(_, e)| e.median).min_by(|a, b| order(a, b))?;
     let at = swept(picked).and_then(|name| Some(format!("{name} {}", word(best.0.point.get(name)?))));
@@ -229,7 +229,7 @@ fn requirements(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String
         let (needed, block, whole) =
             (published(row, "needed"), published(row, "block"), published(row, "value"));
         let count = row.blocks.filter(|_| !row.does_not_scale).map(f64::from);
-        // Two ways of the study itself: what it says of all blocks, against what one times their number would be.
+        // Efficiency by the study itself: its value for all blocks, against one block's value times their number.
         let efficiency = block.zip(whole).zip(count).map(|((block, whole), n)| whole / (block * n));
         let units = needed.filter(|_| measured > 0.0 && !row.does_not_scale).map(|n| (n / measured).ceil());
         let meets = needed.map(|n| if measured >= n { "yes" } else { "no" });

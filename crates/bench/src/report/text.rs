@@ -1,4 +1,4 @@
-//! The end of a run on a terminal: the plan's tables, and what was not measured.
+//! Output at the end of a run on a terminal: the plan's tables, and the steps that were not measured.
 
 use super::grid::{Grid, printable};
 use super::group::{Group, groups};
@@ -42,7 +42,7 @@ pub fn text(results: &Results) -> String {
     out
 }
 
-/// What was done against caches, and what of the content was looked at.
+/// How caches were handled, and how much content was checked.
 fn honesty(results: &Results) -> String {
     let mut checked = crate::pattern::Checked::default();
     let mut caches: Vec<&str> = Vec::new();

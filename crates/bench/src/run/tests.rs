@@ -140,7 +140,7 @@ fn a_step_that_fails_leaves_the_others() {
     assert!(results.records.iter().any(|r| r.step == "names"));
 }
 
-/// Who prepares the machine between phases says when it cannot: nothing is measured then.
+/// If the preparation of the machine between phases fails, the run fails and nothing is measured.
 #[test]
 fn what_must_come_before_each_phase_does() {
     let dir = TestDir::new("run-before");

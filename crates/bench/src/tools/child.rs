@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(3);
 /// Lines of an error that are shown.
 const TAIL_LINES: usize = 12;
 
-/// What a program printed.
+/// Output of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
     pub stdout: String,
@@ -35,7 +35,7 @@ impl Said {
     }
 }
 
-/// Runs it to its end. An error has the command and the last lines of what it said.
+/// Runs a program to its end. An error has the command and the last lines of its output.
 pub fn run(command: &[String], environment: &[(&str, &str)], dir: &Path, stop: &AtomicBool) -> Result<Said> {
     let shown = quoted(command);
     let (program, args) = command.split_first().context("an empty command")?;
@@ -82,7 +82,7 @@ fn reader<R: Read + Send + 'static>(from: Option<R>, to: Sender<Put>, put: fn(&m
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut from) = from {
-            // What was read until an error is what there is.
+            // After a read error, the output so far is used.
             from.read_to_end(&mut bytes).ok();
         }
         to.send(Box::new(move |said| put(said, String::from_utf8_lossy(&bytes).into_owned()))).ok();
@@ -113,7 +113,7 @@ fn end(group: Pid, receiver: &Receiver<Put>) {
     kill_process_group(group, Signal::KILL).ok();
 }
 
-/// What a program says to a question that it answers at once; `None` if it is not there.
+/// Output of a short query such as a version; `None` if the program is not installed.
 pub fn ask(program: &str, args: &[&str]) -> Option<Said> {
     let output = Command::new(program)
         .args(args)

@@ -104,7 +104,7 @@ fn section(job: &Job, data: &Data, place: &Place) -> Result<Vec<String>> {
         format!("--direct={}", u8::from(data.direct)),
         format!("--invalidate={}", u8::from(job.forget_pages)),
         format!("--allow_file_create={}", u8::from(data.create)),
-        // It refuses what does not fit into a signed number.
+        // fio refuses a seed that does not fit into a signed number.
         format!("--randseed={}", job.seed >> 1),
     ];
     if place.skip > 0 && data.segments > 1 {

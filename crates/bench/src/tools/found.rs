@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::plan::Program;
 
-/// What was found so far.
+/// Versions of the programs that were looked up so far.
 #[derive(Debug, Default)]
 pub struct Found(BTreeMap<Program, Option<String>>);
 

@@ -124,7 +124,7 @@ fn flags(job: &Job, data: &Data) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// A row of IOR's results. What it does not tell there is `None`.
+/// A row of IOR's results. Values that IOR does not print there are `None`.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Row {
     /// `write`, `read`.

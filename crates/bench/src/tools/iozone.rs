@@ -79,7 +79,7 @@ impl Tool for Iozone {
             read_bytes: if is_read { bytes } else { 0 },
             ..Outcome::default()
         };
-        // The sum of the processes' own rates is what its reports show; this one counts from the first begin to the last end.
+        // iozone's reports show the sum of the processes' own rates; this one counts from the first start to the last end.
         outcome.extra.insert("parent_mib_per_second".into(), parent / 1024.0);
         Ok(vec![outcome])
     }

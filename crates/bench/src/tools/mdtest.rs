@@ -1,4 +1,4 @@
-//! mdtest: a task per worker, one of its phases at a time. What it makes stays for the next phase.
+//! mdtest: a task per worker, one of its phases at a time. Its files stay for the next phase.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ fn phase(names: &Names) -> Result<&'static [&'static str]> {
     })
 }
 
-/// What its table calls it.
+/// Name of the operation in mdtest's table.
 pub fn title(op: NamesOp) -> Option<&'static str> {
     Some(match op {
         NamesOp::MakeTree => "Tree creation",

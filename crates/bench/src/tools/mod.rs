@@ -1,10 +1,10 @@
 //! Outside programs that do a job in our workers' place: fio, ior, mdtest, iozone. Each has a module that says its command for a job
 //! and reads what it prints. `docs/bench-tools.md` has the options and what differs.
 //!
-//! bench-T1. A program does what the job says, or the job is refused with what to do instead: nothing is left out silently, but `verify`
-//!     (their content is theirs; `Outcome::checked` stays empty), the split into processes, of which each has its own kind, and
-//!     ior's `shift`, which counts whole hosts.
-//! bench-T2. What a program made stays: the next phase needs it. Files of ior and mdtest have names of their own (`STEM.00000000`,
+//! bench-T1. A program executes the whole job, or the job is refused with an alternative. Only three settings are dropped silently:
+//!     `verify` (the programs write their own content; `Outcome::checked` stays empty), the split into processes, of which each
+//!     program has its own kind, and ior's `shift`, which counts whole hosts.
+//! bench-T2. The files of a program stay: the next phase needs them. Files of ior and mdtest have names of their own (`STEM.00000000`,
 //!     `test-dir.0-0`), so each program reads what it has written itself.
 
 mod child;
@@ -34,17 +34,17 @@ use crate::record::Outcome;
 /// A job of a phase with the name of its part; empty if there is one only.
 pub type Part = (String, Job);
 
-/// How an outside program is told a job, and what its words mean.
+/// Translates a job to an outside program's command line, and its output to outcomes.
 pub trait Tool {
     fn program(&self) -> &'static str;
 
     /// Arguments by which it tells its version and does nothing else.
     fn version_args(&self) -> &'static [&'static str];
 
-    /// The version in what it then printed.
+    /// Parses the version from the program's output.
     fn version(&self, printed: &str) -> Option<String>;
 
-    /// The whole command, or why it cannot do this and what can.
+    /// The whole command, or the reason why the program cannot do the job, with an alternative.
     fn command(&self, parts: &[Part]) -> Result<Vec<String>>;
 
     /// One outcome per part.
@@ -58,12 +58,12 @@ pub const LARGE_PAGES: (&str, &str) = (
     "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.top_pad=67108864",
 );
 
-/// What an outside program got done.
+/// The results of an outside program.
 #[derive(Debug)]
 pub struct Done {
     /// One per part.
     pub outcomes: Vec<Outcome>,
-    /// What can be pasted into a shell.
+    /// The command, quoted for a shell.
     pub command: String,
 }
 
@@ -132,7 +132,7 @@ fn names<'a>(job: &'a Job, program: &str) -> Result<&'a Names> {
     }
 }
 
-/// What follows a phase that was stopped early is known to our own workers only.
+/// Refuses a job after a phase that was stopped early: only our own workers know how far it came.
 fn refuse_holds(job: &Job, program: &str) -> Result<()> {
     let whole = match &job.work {
         Work::Data(data) => data.segments.saturating_mul(data.block_bytes) / data.transfer_bytes.max(1),
@@ -145,7 +145,7 @@ fn refuse_holds(job: &Job, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// What only our own workers and fio can.
+/// Refuses limits that only our own workers and fio support.
 fn refuse_limits(job: &Job, program: &str) -> Result<()> {
     refuse_holds(job, program)?;
     ensure!(

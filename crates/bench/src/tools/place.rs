@@ -1,4 +1,4 @@
-//! Where each worker of a job works, by `Data`'s rules, and what must be so before a program begins.
+//! The place of each worker of a job, by `Data`'s rules, and the preparation before a program begins.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -41,8 +41,8 @@ pub fn own_path(stem: &Path, worker: u64) -> PathBuf {
     name.into()
 }
 
-/// Removes what is to be made anew; looks whether the rest is there and long enough, as programs lay out files that are not (and
-/// iozone waits for ever); forgets its pages, if the job says so.
+/// Removes files that the job creates. Checks that all others exist and are long enough, since programs would lay them out (and
+/// iozone would wait for ever). Drops their cached pages if the job asks for it.
 pub fn prepare(job: &Job) -> Result<()> {
     let Work::Data(data) = &job.work else { return Ok(()) };
     if let Files::Given { paths } = &data.files {

@@ -17,7 +17,7 @@ fn job_of(work: Work) -> Job {
         workers: 2,
         limit: Limit::default(),
         verify: false,
-        // What fio once refused.
+        // fio once refused this seed.
         seed: u64::MAX,
         forget_pages: false,
         holds: Vec::new(),

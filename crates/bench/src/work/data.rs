@@ -52,7 +52,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of what belongs to worker `whose` of `workers`.
+    /// The place of worker `whose` of `workers`.
     pub fn new(data: &Data, whose: u32, workers: u32) -> Place {
         let block = data.block_bytes;
         let (rank, sharers) = match &data.files {
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// What is there from before goes: a file that is made has no pages and no blocks. Of a shared one a single worker does it, before all begin.
+/// Removes old content: a created file starts without pages and blocks. For a shared file one worker does it, before all begin.
 fn empty(path: &Path, data: &Data, worker: u32) -> Result<()> {
     if matches!(data.files, Files::Given { .. }) || (matches!(data.files, Files::Shared { .. }) && worker > 0)
     {
@@ -113,7 +113,7 @@ impl<'a> Mover<'a> {
     pub fn new(shared: &'a Shared<'a>, data: &'a Data, worker: u32) -> Result<Mover<'a>> {
         let job = shared.job;
         ensure!(data.transfer_bytes > 0, "a transfer of 0 bytes moves nothing");
-        // Who makes files makes its own.
+        // A worker creates only its own files.
         let shift = if data.create { 0 } else { data.shift };
         let whose = job.shifted(worker, shift);
         let (path, file) = file_of(data, whose);
@@ -227,7 +227,7 @@ impl<'a> Mover<'a> {
         opened.with_context(|| format!("opening {}", self.path.display()))
     }
 
-    /// The next transfer's offset and what is done there, unless it is over.
+    /// The next transfer's offset and operation; `None` at the end.
     fn next(&mut self, begun: u64) -> Option<(u64, Did)> {
         let most = self.data.ops_max.unwrap_or(u64::MAX);
         if begun >= most {
@@ -256,7 +256,7 @@ impl<'a> Mover<'a> {
 
     /// Is the work done after one round?
     fn is_one_round(&self, clock: &Clock<'_>) -> bool {
-        // What was moved once is in the page cache, if there is one between: a second round would measure that.
+        // A first round leaves its data in the page cache, unless direct I/O bypasses it: a second round would measure that cache.
         self.data.order == Order::Sequential
             || self.data.create
             || !(self.data.direct || self.data.engine == Engine::Null)
@@ -316,7 +316,7 @@ impl<'a> Mover<'a> {
         let (data, content) = (self.data, self.content);
         let len = data.transfer_bytes as usize;
         let mark = Mark { file: self.file, version: data.version };
-        // What each slot does: from when on, where, and whether it is the flush after its write.
+        // For each slot: start time, offset, operation, and whether it is the flush after its write.
         let mut under_way: Vec<(u64, u64, Did, bool)> = Vec::new();
         let mut now = clock.begin_ns;
         let mut begun = 0;
@@ -397,8 +397,8 @@ impl<'a> Mover<'a> {
         format!("{verb} {} bytes at {offset} of {}", self.data.transfer_bytes, self.path.display())
     }
 
-    /// Reads some of what was just written; it must be what this phase wrote. From the medium, as far as the file system lets us: what
-    /// stands in the page cache would be right whatever became of the write.
+    /// Reads back a part of this phase's writes and checks it. Bypasses the page cache as far as the file system allows: a cached page
+    /// would be right even if the write was lost.
     pub fn read_back(&mut self) -> Result<Checked> {
         let mut checked = Checked::default();
         let data = self.data;

@@ -20,7 +20,7 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What others may see of a worker while it runs.
+/// A worker's progress, readable by other threads while it runs.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Gauge {
@@ -72,7 +72,7 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// What an operation was.
+/// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Did {
     Read,
@@ -80,7 +80,7 @@ pub enum Did {
     Other,
 }
 
-/// What one worker got done.
+/// Counts of one worker.
 pub struct Counted {
     pub begin_ns: u64,
     /// When the file was open, and when all was moved and flushed: between the two its transfers, then its close. 0: no file.
@@ -91,7 +91,7 @@ pub struct Counted {
     pub ops: u64,
     pub bytes: u64,
     pub read_bytes: u64,
-    /// All operations, those of the warm-up too: what is there for later phases.
+    /// All operations, including the warm-up: the amount that later phases find.
     pub done: u64,
     /// Paced operations that began later than one period after they were due.
     pub late: u64,
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(sum, (100, 300));
     }
 
-    /// One that is due after the end does not begin, nor does one after a stop; who waits for it waits until the end.
+    /// An operation that is due after the end, or after a stop, does not begin; a worker that waits for one waits until the end.
     #[test]
     fn nothing_begins_after_the_end() {
         let stop = AtomicBool::new(false);

@@ -1,9 +1,9 @@
-//! What a worker does: one thread's part of a job, prepared before the barrier and measured after it.
+//! The work of a worker: one thread's part of a job, prepared before the barrier and measured after it.
 //!
-//! bench-WK1. What is prepared (paths, buffers, rings, random orders) is not measured; opening, moving, flushing and closing is.
-//! bench-WK2. A worker counts an operation when it has ended, and only what began after the warm-up: of one that lies across its end some part was
-//! done before.
-//! bench-WK3. What is written is read back when all workers of the phase have ended, so that nobody's measured time or processor time has it.
+//! bench-WK1. The preparation (paths, buffers, rings, random orders) is not measured; opening, moving, flushing and closing is.
+//! bench-WK2. A worker counts an operation when it has ended, and only if it began after the warm-up: part of an operation across
+//! the warm-up's end was done before it.
+//! bench-WK3. Written data is read back when all workers of the phase have ended, so that no measured time or processor time has it.
 
 mod data;
 mod meter;
@@ -31,7 +31,7 @@ pub enum Prepared<'a> {
     Names(names::Namer<'a>),
 }
 
-/// What all threads of one process share.
+/// State that all threads of one process share.
 pub struct Shared<'a> {
     pub job: &'a Job,
     pub root: &'a Path,
@@ -55,7 +55,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Reads some of what was written back: when nobody is measured any more.
+    /// Reads some of the written data back, after all measurements of the phase (bench-WK3).
     pub fn read_back(&mut self) -> Result<Checked> {
         match self {
             Prepared::Data(mover) => mover.read_back(),

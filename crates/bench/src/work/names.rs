@@ -31,7 +31,7 @@ pub struct Namer<'a> {
 impl<'a> Namer<'a> {
     pub fn new(shared: &'a Shared<'a>, names: &'a Names, worker: u32) -> Result<Namer<'a>> {
         let job = shared.job;
-        // Who makes items makes its own.
+        // A worker creates only its own items.
         let makes = matches!(names.op, NamesOp::Create | NamesOp::MakeDir);
         let shift = if makes { 0 } else { names.shift };
         let whose = job.shifted(worker, shift);
@@ -58,7 +58,7 @@ impl<'a> Namer<'a> {
         let len = names.write_bytes as usize;
         namer.content.fill(Mark { file: 0, version: names.version }, 0, &mut namer.bytes[..len]);
         if names.op == NamesOp::MakeTree && !names.null {
-            // What the trees are in; the first directory of each is part of it.
+            // The parent of the trees is not measured; the first directory of each tree is.
             let above = if names.shared { base.parent().unwrap_or(&base) } else { &base };
             std::fs::create_dir_all(above).with_context(|| format!("making {}", above.display()))?;
         }
@@ -66,7 +66,7 @@ impl<'a> Namer<'a> {
             let path = base.join(format!("ask.{worker}"));
             std::fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
             namer.file = Some(File::create(&path).with_context(|| format!("making {}", path.display()))?);
-            // Open it is there; its name would be in the way of who removes the tree.
+            // The open file stays usable; its name would block the removal of the tree.
             std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
         }
         if job.forget_pages && names.op == NamesOp::Read {
@@ -128,7 +128,7 @@ impl<'a> Namer<'a> {
         Ok(counted)
     }
 
-    /// Makes ready what is not measured; gives the bytes that will move.
+    /// The unmeasured preparation of an operation; returns the bytes that it will move.
     fn before(&mut self, turn: u64, path: &mut String) -> u64 {
         match self.names.op {
             NamesOp::MakeTree => self.tree.dir(turn, path),

@@ -43,7 +43,7 @@ pub struct Cluster {
     /// Their processes.
     lives: HashMap<TargetId, Arc<Mortal>>,
     pub session_ttl: Duration,
-    /// What the MDT believes of its clients, from its next start on.
+    /// The MDT's settings for client claims (groups, squash), from its next start on.
     pub believes: (mds::Groups, Option<mds::Squash>),
 }
 
@@ -295,7 +295,7 @@ fn map(osts: usize, nid: &str, inline_max: u32, commit_ms: u32) -> ClusterMap {
     ClusterMap { version: 1, file_systems: vec![fs], nodes: vec![node], targets, mirrors }
 }
 
-/// What the MDT itself holds of a file.
+/// The inode of a file as the MDT holds it.
 pub fn inode(cluster: &Cluster, fid: types::Fid) -> wire::meta::Inode {
     let head = wire::Header { fs: FsId(1), target: MDT, ..wire::Header::default() };
     let soon = std::time::Instant::now() + Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! A server's process as its clients see it: once it is killed nothing that it did not yet say reaches anybody.
+//! A server's process as its clients see it: after a kill, a refusal takes the place of each pending reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ impl Mortal {
         Arc::new(Mortal { inner, is_dead: AtomicBool::new(false) })
     }
 
-    /// From here on nobody hears of it: whatever was answered before was done before. To be called before the image is taken.
+    /// From here on each reply is replaced by a refusal. Call it before the image is taken: the image then has all that was acknowledged.
     pub fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
     }

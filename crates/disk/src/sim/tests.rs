@@ -1,4 +1,4 @@
-//! What a crash may and may not do.
+//! Legal and illegal effects of a simulated crash.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What the judge says of a history, and of what makes the difference.
+/// Asserts the verdict on a history, and that its text form parses back.
 fn check(what: &str, is_good: bool, text: &str) {
     let history = History::parse(text).unwrap();
     let judged = history.judge();
@@ -38,7 +38,7 @@ fn a_call_that_never_ended_happened_or_did_not() {
     check("both happened", true, text);
 }
 
-/// The judge itself: it must be able to say no.
+/// The checker must refuse histories that are not linearizable.
 #[test]
 fn what_no_order_explains_is_refused() {
     let bad = [
@@ -94,7 +94,7 @@ fn what_no_order_explains_is_refused() {
     bad.iter().for_each(|(what, text)| check(what, false, text));
 }
 
-/// The set of visited configurations bounds the work: this has 3^40 orders, and not one that fits.
+/// 40 calls without an end, and no order fits: the set of visited configurations bounds the work until the refusal.
 #[test]
 fn a_long_history_of_calls_that_never_ended_is_judged_at_once() {
     let makers: String =

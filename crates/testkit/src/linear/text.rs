@@ -1,4 +1,4 @@
-//! Histories as text, a line per call: client, beginning and end, the call, and what it said.
+//! Histories as text, a line per call: client, start, end, the call and its result.
 //!
 //! ```text
 //! 0 1 4 create d/a = 16x1        the file's number, and how many names it has
@@ -66,7 +66,7 @@ impl fmt::Display for History {
 }
 
 impl History {
-    /// Reads what `Display` wrote. A line that is none is an error that names it.
+    /// Parses the output of `Display`. The error names the first line that is no call.
     pub fn parse(text: &str) -> Result<History, String> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         let calls = lines.map(|line| call(line).ok_or_else(|| format!("{line:?} is no call")));

@@ -1,4 +1,4 @@
-//! The MDT's clock in a story: the machine's, plus what the story says has passed.
+//! The MDT's clock in a story: the machine's clock plus the time by which the story has advanced it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Clock for StoryClock {
     fn boot_ms(&self) -> u64 {
         MachineClock.boot_ms() + self.ahead_ms.load(Ordering::SeqCst)
     }
-    /// As the OSTs have it: capabilities made with it must be good there.
+    /// Not advanced, as on the OSTs: they must accept the capabilities that the MDT dates with it.
     fn wall(&self) -> Time {
         MachineClock.wall()
     }

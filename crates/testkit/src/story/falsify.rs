@@ -1,4 +1,4 @@
-//! Damage that a program with a fault could do: objects and records that nobody asked for.
+//! Damage as from a faulty program: objects and records that no request created.
 
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ impl Story {
         self.falsify(meta::keys::inode(fid), |_| None);
     }
 
-    /// The damage is repaired: the medium is looked at again when the story ends.
+    /// The test has repaired the damage: the end of the story checks the medium again.
     pub fn mended(&mut self) {
         self.seats[0].spoiled = false;
     }
@@ -51,7 +51,7 @@ impl Story {
         self.seats[0].end();
         self.seats[0].spoiled = true;
         let volume = Volume::open(self.seats[0].disk.clone()).expect("the MDT's volume");
-        // 1. The record's last value. A story is too short for a checkpoint, so it stands in the log.
+        // 1. The record's last value. A story is too short for a checkpoint, so the value is in the log.
         let mut old = None;
         volume
             .replay(&mut |entry| {
@@ -62,7 +62,7 @@ impl Story {
                 Verdict::Keep
             })
             .expect("the log is whole");
-        // 2. One entry more, as if the MDT had made it.
+        // 2. Append one more entry, as the MDT would.
         volume.start().expect("the medium is well");
         let mut batch = Batch::new();
         match change(&old.expect("the inode has a record")) {

@@ -1,4 +1,4 @@
-//! What the client of a story does to files, by their names in the root directory.
+//! File operations of the story's client, by name in the root directory.
 
 use client::{Handle, OpenFlags, SetAttr};
 use types::{Attr, Buf, Code, Cred, Fault, Fid};
@@ -71,7 +71,7 @@ impl Story {
         self.fs().fsync(self.handle(name), false)
     }
 
-    /// close(2): what `flush` says; the descriptor is gone in any case.
+    /// close(2): returns the result of `flush`; the descriptor is closed in any case.
     pub fn close(&self, name: &str) -> Result<(), Fault> {
         let handle = self.handle(name);
         self.handles.lock().remove(name);

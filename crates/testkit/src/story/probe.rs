@@ -1,4 +1,4 @@
-//! What a story looks at, and does, behind the client's back: as a server or a tool with the file system's secret.
+//! Inspection and changes that bypass the story's client, as a server or an admin tool that has the file system's secret.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -31,7 +31,7 @@ impl Story {
         object::cap::make_admin(&self.secret(), now_sec() + 3600)
     }
 
-    /// One request to a server, not by way of the client.
+    /// Sends one request to a server directly, without the client.
     pub fn ask<R: Request>(&self, who: Who, req: &R) -> Result<R::Reply, Fault> {
         let seat = &self.seats[number(who)];
         let target = seat.target().expect("it runs");
@@ -74,13 +74,13 @@ impl Story {
         self.objects().into_iter().filter(|(_, s)| s.object.fid == fid).map(|(w, s)| (w, s.object)).collect()
     }
 
-    /// Removes an object behind the MDT's back.
+    /// Destroys an object without the MDT's knowledge.
     pub fn destroy_object(&self, who: Who, object: ObjectId) {
         self.ask(who, &Destroy { cap: self.admin(), objects: vec![object] })
             .expect("an OST obeys its servers");
     }
 
-    /// Shuts out every client that has the file open, as an eviction does: the object has seen a later lease.
+    /// Fences every client that has the file open, as an eviction does: the object records the highest lease epoch.
     pub fn fence_object(&self, who: Who, object: ObjectId) {
         let lease = LeaseVersion { epoch: u32::MAX, counter: 1 };
         let rights = RIGHT_READ | RIGHT_WRITE;
@@ -110,7 +110,7 @@ impl Story {
         self.ask(who, &TargetStat {}).expect("every target has numbers")
     }
 
-    /// Makes all that a server acknowledged durable.
+    /// Flushes a server: every acknowledged change becomes durable.
     pub fn flush(&self, who: Who) {
         self.ask(who, &Flush {}).expect("the medium is well");
     }
@@ -120,7 +120,7 @@ impl Story {
         (0..self.shape.osts).for_each(|n| self.flush(Who::Ost(n)));
     }
 
-    /// Stops a server in good order; `start` finds it clean.
+    /// Stops a server cleanly; `start` finds a clean medium.
     pub fn stop_clean(&mut self, who: Who) {
         let seat = &mut self.seats[number(who)];
         match seat.running().expect("it runs") {
@@ -136,19 +136,19 @@ impl Story {
         fsck::check_with_pause(self.fs(), &self.secret(), FSCK_PAUSE).expect("fsck can look")
     }
 
-    /// As `fsck`, with other how.
+    /// As `fsck`, with other options.
     pub fn fsck_with(&self, how: fsck::How) -> Report {
         fsck::check_with(self.fs(), &self.secret(), how).expect("fsck can look")
     }
 
-    /// As `check_clean` for a quiet story, where nobody destroys what is dead.
+    /// As `check_clean` for a quiet story, where no purge destroys the objects of unlinked files.
     pub fn check_clean_but_for_purge(&self) {
         let mut findings = self.fsck().findings;
         findings.retain(|f| f.kind != fsck::Problem::SlowPurge);
         assert!(findings.is_empty(), "fsck finds {findings:#?}");
     }
 
-    /// Fsck finds nothing. What is merely under way (a purge) is waited for.
+    /// Fails unless fsck finds nothing. Retries for a while, since a purge may still be in progress.
     pub fn check_clean(&self) {
         let until = Instant::now() + PATIENCE / 4;
         loop {

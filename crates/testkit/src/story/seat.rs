@@ -28,9 +28,9 @@ pub(crate) struct Seat {
     /// `Tcp` only. Listener and proxy outlive the server, as a host outlives its process.
     wire: Option<(Server, Proxy)>,
     running: Option<(TargetId, Running)>,
-    /// The MDT's way to the OSTs.
+    /// The MDT's connections to the OSTs.
     fabric: Option<Arc<Fabric>>,
-    /// A test put damage on it.
+    /// A test damaged the medium on purpose, so it is not checked.
     pub spoiled: bool,
 }
 
@@ -142,7 +142,7 @@ impl Seat {
         }
     }
 
-    /// The server is gone without a clean stop. Requests that it was carrying out are through; their answers may be lost.
+    /// Ends the server without a clean stop. Requests in progress are completed first; their replies may be lost.
     pub fn end(&mut self) {
         let Some((target, running)) = self.running.take() else { return };
         if let Some((_, proxy)) = &self.wire {
@@ -155,13 +155,13 @@ impl Seat {
         }
     }
 
-    /// The medium becomes what a crash leaves of it.
+    /// Applies a crash to the medium.
     pub fn crash(&mut self, crash: Crash) {
         assert!(self.running.is_none(), "end it first");
         self.disk = Arc::new(self.disk.crash(crash));
     }
 
-    /// An MDT's medium is what docs/formats says, whenever it is looked at.
+    /// Asserts that an MDT's medium conforms to docs/formats.
     pub fn check_medium(&self, when: &str) {
         if self.number == 0 && !self.spoiled {
             verify::assert_whole(&*self.disk, when);

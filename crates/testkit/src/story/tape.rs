@@ -1,4 +1,4 @@
-//! What happened to all media of a story, in one order, so that power can be cut at every single event of it.
+//! Records the events of all media of a story in one order, so that a test can cut the power at every single event.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::crash_of;
 #[derive(Default)]
 pub(crate) struct Tape(Mutex<Option<Film>>);
 
-/// The media at the beginning, and everything that happened to them since.
+/// The media at the start of the recording, and every event since.
 pub struct Film {
     bases: Vec<Vec<u8>>,
     events: Vec<(usize, Event)>,
@@ -29,7 +29,7 @@ impl Tape {
         self.0.lock().take()
     }
 
-    /// The lock is held while it happens: the order on the tape is the order in which it happened.
+    /// Holds the lock during the event, so that the tape has the events in their real order.
     fn happen(
         &self,
         medium: usize,
@@ -58,7 +58,7 @@ impl Film {
     }
 }
 
-/// Plays a film forward, and shows what a power cut would leave at the point that was reached.
+/// Plays a film forward, and gives the media as a power cut at the current position would leave them.
 pub struct Player<'a> {
     film: &'a Film,
     media: Vec<SimDisk>,
@@ -66,14 +66,14 @@ pub struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Lets the first `count` events happen; never fewer than before.
+    /// Plays up to the first `count` events. `count` may not be lower than before.
     pub fn play_to(&mut self, count: usize) {
         for (medium, event) in &self.film.events[self.at..count] {
             let disk = &self.media[*medium];
             let done = match event {
                 Event::Write { offset, data } => disk.write_at(data, *offset),
                 Event::Discard { offset, len } => disk.discard(*offset, *len),
-                // What a tape holds is of one medium each.
+                // Each event on a tape belongs to one medium.
                 Event::Flush | Event::FlushSide(_) => disk.flush(),
             };
             done.expect("it happened before");
@@ -93,7 +93,7 @@ impl Player<'_> {
     }
 }
 
-/// A medium whose events go on the tape.
+/// A medium whose events are recorded on the tape.
 pub(crate) struct TapedDisk {
     pub below: Arc<SimDisk>,
     pub medium: usize,

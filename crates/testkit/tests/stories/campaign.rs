@@ -19,7 +19,7 @@ const STRIPINGS: [&str; 3] = ["", "", "-c 2 -S 64k --inline 0"];
 /// Names, and the files that they lead to.
 type Names = BTreeMap<String, Fid>;
 
-/// What was done, with the film of it.
+/// The operations of a run, and its film.
 struct Work {
     seed: u64,
     film: Option<Film>,
@@ -35,7 +35,7 @@ struct Work {
     story: Story,
 }
 
-/// Who does it.
+/// Executes the operations.
 struct Worker {
     work: Work,
     fs: Vec<Arc<Fs>>,

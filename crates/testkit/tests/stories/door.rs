@@ -55,7 +55,7 @@ fn a_synchronous_write_survives_the_loss_of_all_power() {
         (OFlags::DSYNC | OFlags::DIRECT, ReadWriteFlags::empty(), true),
         (none, by_call, true),
         (OFlags::DIRECT, by_call, true),
-        // What makes it durable is the flag.
+        // The flag makes the write durable.
         (none, ReadWriteFlags::empty(), false),
     ];
     for (flags, call, is_durable) in table {

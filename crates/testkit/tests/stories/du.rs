@@ -4,7 +4,7 @@ use testkit::{Rng, Who, Wiring};
 use types::{Cred, Fid, Kind};
 use wire::meta::Contents;
 
-/// What a walk over all names finds; a file counts where its first name is, and here each has one.
+/// Sums from a walk over all names. A file counts in the directory of its first name; here each file has one name.
 fn walk(fs: &Fs, dir: Fid) -> [u64; 5] {
     let mut sums = [0; 5];
     for item in fs.readdir(dir, 0, 4096, false).unwrap() {

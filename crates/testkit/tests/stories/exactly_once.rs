@@ -6,7 +6,7 @@ use testkit::{Rng, Who, Wiring};
 use types::{Cred, Fault, Fid};
 use wire::meta::FileState;
 
-/// What the server does while the client waits for the lost answer.
+/// The server's event while the client waits for the lost reply.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     /// The link comes back.

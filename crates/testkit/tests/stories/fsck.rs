@@ -76,7 +76,7 @@ fn fsck_finds_an_inode_that_is_gone() {
     assert!(found.iter().filter(|(k, _)| *k == Problem::OrphanObject).count() == 2, "{found:?}");
 }
 
-/// What has one safe answer is repaired through the MDT that serves, and then nothing is found, by the verifier neither.
+/// Findings with one safe repair are repaired through the serving MDT; afterwards fsck and the verifier find nothing.
 #[test]
 fn fsck_repairs_what_has_one_answer() {
     for wiring in [Wiring::Local, Wiring::Tcp] {
@@ -147,7 +147,7 @@ fn fsck_waits_for_the_purge() {
     assert_eq!(story.objects(), []);
 }
 
-/// Objects that nobody destroys are a finding after a while.
+/// Objects of unlinked files that no purge destroys become a finding after a while.
 #[test]
 fn fsck_finds_a_purge_that_does_nothing() {
     let story = Story::begin(StoryShape::quiet(Wiring::Local));

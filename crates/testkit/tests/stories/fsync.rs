@@ -81,7 +81,7 @@ fn what_was_fsynced_survives_the_power_loss_of_each_single_server() {
     }
 }
 
-/// [S-fsync] What is fsynced survives although the same file is written to afterwards, and the flushers run meanwhile.
+/// [S-fsync] Data survives after fsync, also when the file is written again afterwards and the flushers run meanwhile.
 #[test]
 fn a_lively_cluster_keeps_what_was_fsynced() {
     for seed in 0..count(4, 100) {
@@ -137,8 +137,8 @@ fn the_time_of_an_overwrite_and_a_time_set_by_hand_survive_the_loss_of_all_power
     }
 }
 
-/// [S-fsync] What was done to a file before it was opened, or by its name, is as durable after fsync as what was done through the
-/// descriptor: content of a file that was closed and opened again, an xattr, a mode, a new name.
+/// [S-fsync] fsync also covers changes from before the open, or by name: content of a file that was closed and opened again, an
+/// xattr, a mode, a new name.
 #[test]
 fn fsync_covers_what_was_done_by_name_and_before_the_open() {
     for wiring in [Wiring::Local, Wiring::Tcp] {

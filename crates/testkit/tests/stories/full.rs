@@ -39,7 +39,7 @@ fn a_full_file_system_says_so_harms_nothing_and_takes_again_what_is_freed() {
         story.fsync(name).unwrap_or_else(|e| panic!("fsync of {name} on a full OST: {e}"));
         story.close(name).unwrap();
     }
-    // 1. What was acknowledged is whole, also after the loss of all power.
+    // 1. Acknowledged data is whole, also after a power loss of all servers.
     story.power_cut_and_remount(1);
     for name in &first {
         assert!(story.read(name).unwrap() == content(name), "{name}");
@@ -126,7 +126,7 @@ fn small_and_slow() -> Story {
     Story::begin(shape)
 }
 
-/// [S-no-space] Who writes while removed files are still being destroyed waits for their space.
+/// [S-no-space] A write waits for the space of removed files while their objects are still being destroyed.
 #[test]
 fn what_was_removed_makes_room_for_the_next_write_at_once() {
     let story = small_and_slow();
@@ -201,7 +201,7 @@ fn an_append_that_waited_for_room_has_its_bytes_once() {
     assert!(story.read("f").unwrap() == content("f"));
 }
 
-/// [S-no-space] An MDT that does not answer keeps nobody from hearing that an OST is full.
+/// [S-no-space] A write to a full OST fails with ENOSPC also while the MDT does not answer.
 #[test]
 fn a_full_ost_says_so_also_while_the_mdt_is_away() {
     let mut story = small_and_slow();
@@ -240,7 +240,7 @@ fn mapped_pages_find_the_space_that_is_kept_for_them() {
     let content = story.read("map").unwrap();
     (0..32).for_each(|n| assert!(content[n as usize * (64 << 10)..][..4096] == page(n), "page {n}"));
     assert_eq!(fill_up(&story, filled), 0, "nobody else has");
-    // 4. What was not used is anybody's once the mount has gone.
+    // 4. Unused grants are free for all once the mount has ended.
     story.unmount().unwrap();
     story.remount();
     story.open("filler").unwrap();
@@ -269,7 +269,7 @@ fn an_mdt_that_fills_keeps_its_room_for_names() {
     let percent = full.room_bytes_used * 100 / full.room_bytes_total;
     assert!((50..65).contains(&percent) && full.inline_limit == 16 << 10, "{full:?}");
     assert!(full.records >= empty.records + 300 && full.last_seq >= empty.last_seq + 150, "{full:?}");
-    // What lies there is rewritten where it is.
+    // Existing data is overwritten in place.
     story.open(&name(0)).unwrap();
     story.write(&name(0), 0, &of(1000)).unwrap();
     story.close(&name(0)).unwrap();

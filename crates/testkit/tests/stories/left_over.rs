@@ -28,7 +28,7 @@ fn the_size_of_a_file_whose_writer_died_is_what_was_acknowledged() {
         assert!(story.read("f").unwrap() == want, "seed {seed}");
         story.unmount().unwrap();
         assert_eq!(story.inode(fid).unwrap().state, FileState::Settled);
-        // What was found is durable: it was told after a flush.
+        // The recovered size is durable: it was reported after a flush.
         story.flush_all();
         story.power_cut_and_remount(seed);
         assert!(story.read("f").unwrap() == want, "seed {seed}");

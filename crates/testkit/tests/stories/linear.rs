@@ -16,10 +16,10 @@ const NAMES: [char; 3] = ['a', 'b', 'c'];
 const CLIENTS: usize = 4;
 const CALLS_EACH: u64 = 10;
 const RENAME_NOREPLACE: u32 = 1;
-/// While answers are lost nobody gets on for long.
+/// Duration of lost replies; clients make little progress meanwhile.
 const WHILE_LOST: Duration = Duration::from_millis(10);
 
-/// What happens while the clients are at work.
+/// The fault that occurs while the clients work.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     Kill,
@@ -56,7 +56,7 @@ impl Pace {
         self.calls.lock().ended += 1;
         self.changed.notify_all();
     }
-    /// Nobody is in a call.
+    /// Waits until no client is in a call.
     fn wait_for_rest(&self) {
         let mut calls = self.calls.lock();
         let waited = self.changed.wait_while_for(&mut calls, |c| c.ended < c.begun, PATIENCE);
@@ -87,7 +87,7 @@ impl Mount {
     }
 }
 
-/// What all clients of a history share.
+/// State that all clients of a history share.
 struct Scene {
     recorder: Recorder,
     pace: Pace,
@@ -220,7 +220,7 @@ fn tell(seed: u64, histories: u64) {
 
 /// Lets blows fall, and says which.
 fn strike(story: &mut Story, scene: &Scene, rng: &mut Rng) -> Vec<Blow> {
-    // What a client that died had not flushed goes with the power: of the two a history has one.
+    // A history has dying mounts or power loss, not both: a power loss takes the unflushed requests of a dead client.
     let mounts_die = rng.chance(40);
     let (mut blows, mut at) = (vec![], 0);
     for _ in 0..1 + rng.below(3) {

@@ -1,4 +1,4 @@
-//! What a file may hold after a crash: for each page the states that it went through since it was last durable.
+//! Model of a file's legal contents after a crash: for each page, the states since it was last durable.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ fn the_judge_refuses_what_no_crash_may_leave() {
     for (k, found, is_good) in table {
         assert_eq!(past.judge(k, found).is_ok(), is_good, "{k} {:?}", found.map(|f| (f.len(), f[0])));
     }
-    // What was cut off durably never comes back.
+    // Durably truncated data never comes back.
     past.truncate(7, 4096);
     past.fsynced(9);
     past.truncate(10, 8192);

@@ -1,4 +1,4 @@
-//! What power loss took away is gone: a file that was seen without some bytes never shows them later.
+//! Data lost by a power loss never comes back: once a file was seen without some bytes, it never shows them later.
 
 use testkit::story::{Story, StoryShape, bytes_of, count};
 use testkit::{Who, Wiring};
@@ -83,7 +83,7 @@ fn bytes_past_the_size_of_a_file_opened_again_never_show() {
     }
 }
 
-/// [S-power-loss] A file whose making was lost leaves no objects behind that nobody names.
+/// [S-power-loss] A file whose creation was lost leaves no unreferenced objects behind.
 #[test]
 fn a_file_that_was_lost_leaves_no_objects() {
     for seed in 0..count(4, 40) {

@@ -71,7 +71,7 @@ fn work(seed: u64, steps: u64) -> Work {
     Work { film: story.take_film(), pasts, story }
 }
 
-/// [S-power-loss] What was not fsynced may be there or not, each write on its own. A page is old or new, never mixed; below the
+/// [S-power-loss] Each write without fsync may survive or not, independently. A page is old or new, never mixed; below the
 /// durable size there are never zeros or foreign bytes where data was.
 #[test]
 fn after_power_loss_each_page_is_old_or_new_and_the_durable_size_stands() {

@@ -138,8 +138,8 @@ fn a_client_that_writes_all_the_time_survives_its_servers_restarts() {
     }
 }
 
-/// [S-replay] What cannot be sent again is `EIO` at the next `fsync` or `close` of the file, never a silent loss: here the
-/// object refuses it, since another lease has overtaken the client's meanwhile.
+/// [S-replay] A request that cannot be replayed gives `EIO` at the next `fsync` or `close` of the file, never a silent loss. Here
+/// the object refuses the replay, since it has seen a later lease meanwhile.
 #[test]
 fn what_an_object_refuses_to_take_again_is_an_error_at_fsync_and_at_close() {
     for last_word in ["fsync", "close"] {
@@ -215,7 +215,7 @@ fn a_client_whose_place_was_taken_is_told_at_fsync() {
     story.write("f", 0, &bytes_of(1, 10_000)).unwrap();
     let handle = story.handle("f");
     let old = story.take_over();
-    // What it wrote was acknowledged, and the newcomer sees it.
+    // Its acknowledged writes are visible to the newly attached client.
     assert!(story.read("f").unwrap() == bytes_of(1, 10_000));
     story.open("f").unwrap();
     story.write("f", 0, &bytes_of(2, 10_000)).unwrap();

@@ -7,7 +7,7 @@ use crate::model::Past;
 
 const STRIPED: &str = "-c 2 -S 64k --inline 0";
 
-/// What was done to one file, with the film of it.
+/// The operations on one file, and their film.
 struct Scene {
     story: Story,
     film: Film,
@@ -58,7 +58,7 @@ impl Scene {
     }
 }
 
-/// The MDT's word: nothing that it says was written may be missing. `set`: a size that needs no bytes, for somebody set it.
+/// Checks the MDT's size and written bits: no data that they report may be missing. `set`: a size from truncate, which needs no data.
 pub fn check_word_of_the_mdt(story: &Story, fid: Fid, set: u64, when: &str) {
     let inode = story.inode(fid).unwrap();
     let Some(layout) = &inode.layout else { return };

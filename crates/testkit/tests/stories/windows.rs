@@ -28,7 +28,7 @@ fn a_given_up_write_never_overwrites_a_newer_one_that_begins_elsewhere() {
     // The first piece of this goes to the other target, the second to the one that was told something that is given up.
     let newer = bytes_of(3, 2 * stripe);
     story.write("f", 0, &newer).unwrap();
-    // Whoever is alone with the target settles what is stuck there.
+    // A write that touches only this target resolves the request that is stuck there.
     story.write("f", 3 * stripe as u64, &bytes_of(4, 100)).unwrap();
     assert!(story.read("f").unwrap()[..2 * stripe] == newer, "an older write came after a newer one");
     story.fsync("f").unwrap();

@@ -39,7 +39,7 @@ pub struct Settings {
     pub began: Instant,
 }
 
-/// What `stria mdt bench --json` says, as far as it is needed.
+/// The fields of `stria mdt bench --json` that are needed here.
 #[derive(Debug, Deserialize)]
 struct Said {
     rows: Vec<Row>,
@@ -66,7 +66,7 @@ struct Side {
     memory_bytes: f64,
 }
 
-/// MDT ÷ other, by how the row's name begins; what is not here is told only.
+/// MDT ÷ other, by prefix of the row's name; other rows are reported without a bar.
 const BARS: &[(&str, f64)] = &[
     ("create", 1.2),
     ("remove", 1.0),
@@ -86,7 +86,7 @@ pub fn mds(settings: &Settings) -> Result<()> {
     let mut bars = Vec::new();
     if let Some(said) = in_process(settings)? {
         out += &figures(&said);
-        // At once: what comes next may be void, and this is not.
+        // Print at once: the next part may be void, and this result is valid.
         println!("\n{out}");
         bars.extend(self::bars(&said.rows));
     }

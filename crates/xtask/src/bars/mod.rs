@@ -2,7 +2,7 @@
 //! against the null file system.
 //!
 //! Sides alternate A B B A; every side runs the same rows of `stria bench quick` (`rows`) on fresh files; the ratio of a pair is one
-//! sample. The yardsticks must themselves reach 0.8 of their known ratios to ext4, else the run is void. What was measured is
+//! sample. The yardsticks must themselves reach 0.8 of their known ratios to ext4, else the run is void. The results are
 //! kept in `records`, a result of `stria bench` per sample.
 
 pub mod mds;
@@ -68,7 +68,7 @@ pub fn through_fuse(settings: &Settings, set: Set, pairs_time: Duration) -> Resu
     }
     let mut stage = Stage::set(&settings.base, settings.gib)?;
     let mut sides = stage.sides(&settings.bin, &settings.yardsticks)?;
-    // Stria, then what it is held against.
+    // Stria, then the sides that it is compared with.
     if sides[2].name == set.yardstick() {
         sides.swap(1, 2);
     }

@@ -39,7 +39,7 @@ pub struct Settings {
     pub began: Instant,
 }
 
-/// What `stria ost bench --json` says, as far as it is needed.
+/// The fields of `stria ost bench --json` that are needed here.
 #[derive(Debug, Deserialize)]
 struct Said {
     fio: Option<String>,
@@ -173,7 +173,7 @@ fn of_soak(row: &Row) -> [Bar; 3] {
     let patched: u64 = row.engine.small.iter().map(|s| s.patched_bytes).sum();
     let left: u64 =
         row.engine.small.iter().map(|s| s.pending_bytes[1].saturating_sub(s.pending_bytes[0])).sum();
-    // What never waits is at its place at once.
+    // Without patched bytes, all data is at its place at once.
     let settled = if patched == 0 { 1.0 } else { 1.0 - left as f64 / patched as f64 };
     let most = row.engine.small.iter().map(|s| s.pending_bytes[2]).max().unwrap_or(0);
     let stall = row.engine.p999_us;

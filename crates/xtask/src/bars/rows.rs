@@ -66,7 +66,7 @@ const MDS: &[Bar] = &[
     ahead_of("32 KiB files: remove", 0.0959),
 ];
 
-/// Which rows, and what Stria is held against.
+/// The rows, and the side that Stria is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
     Road,
@@ -166,7 +166,7 @@ pub const YARDSTICKS: &[(&str, f64, f64)] = &[
 ];
 
 pub const SCALE: &str = "full";
-/// What differs from the plan's scale: a pair of sides ends in some 40 s.
+/// Values that differ from the plan's scale: a pair of sides ends in some 40 s.
 const VALUES: &[(&str, &str)] = &[("threads", "4"), ("total", "512M"), ("files", "1500"), ("seconds", "3")];
 /// Each worker's operations at random places end after so many: what most pages are read by is then still a read of their own.
 const RANDOM_OPS: i64 = 8000;
@@ -195,7 +195,7 @@ pub fn rows(set: Set, wanted: &str) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The plan quick with the phases of `rows`, and unmeasured those that make what they use: a step's first.
+/// The plan quick with the phases of `rows`. A step's first phase, which creates their files, is kept unmeasured.
 pub fn plan_of(rows: &[Row], verify: bool) -> Result<Plan> {
     let mut plan = quick()?;
     for step in &mut plan.steps {

@@ -45,7 +45,7 @@ impl LoopDisk {
         fs::create_dir_all(base)?;
         let image = base.join("disk.img");
         let text = image.display().to_string();
-        // What was discarded through the device are holes now: their first writes would pay for space.
+        // Discarded ranges of the device are holes of the image: the first write there would pay for allocation.
         let is_whole =
             fs::metadata(&image).is_ok_and(|m| m.len() >= gib << 30 && m.blocks() * 512 >= gib << 30);
         if !is_whole {
@@ -62,7 +62,7 @@ impl LoopDisk {
         Ok(disk)
     }
 
-    /// What is discarded would be a hole of the image, and whoever writes there next would pay for its space.
+    /// A discarded range would become a hole of the image, and the next write there would pay for its allocation.
     fn forbid_discard(&self) -> Result<()> {
         let name = self.device.trim_start_matches("/dev/");
         // Kernels before 6.17 have no switch for the second: there a punched range is written as zeros, and stays a hole.

@@ -2,7 +2,7 @@
 
 use bench::stats::Estimate;
 
-/// What the pairs so far say about a bar. `lower_is_better` ratios are turned round before they come here.
+/// The verdict of the pairs so far on a bar. `lower_is_better` ratios are turned round before they come here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Met,

@@ -1,4 +1,4 @@
-//! What was promised, what was measured, and the word on it, as a table.
+//! Promised values, measured values and verdicts, as a table.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// Higher is better. What was not measured is not met.
+    /// Higher is better. A bar that was not measured is not met.
     pub fn of_ratio(what: String, ratio: Option<Estimate>, bar: f64) -> Bar {
         let wanted = format!("≥ {bar:.2}");
         let Some(r) = ratio else {

@@ -1,4 +1,4 @@
-//! What an administrator does: `mount -t stria` and `umount`, mounts that cannot be, mounts in use, systemd units.
+//! Tasks of an administrator: `mount -t stria` and `umount`, refused mounts, mounts in use, systemd units.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn source(b: &Bench) -> Result<String> {
 }
 
 /// Runs a script in a mount name space of its own, where the mount helpers in `/sbin` are this binary: nothing is installed.
-/// `$S` is the source, `$M` a directory to mount on. Gives the exit code and what was said.
+/// `$S` is the source, `$M` a directory to mount on. Gives the exit code and the output.
 fn with_helper(b: &Bench, mount: &Path, script: &str) -> Result<(i32, String)> {
     let helpers = b.cluster.dir.join("helpers");
     if !helpers.exists() {
@@ -293,7 +293,7 @@ fn mount_t_stria(b: &mut Bench) -> Result<()> {
     )
 }
 
-/// [S-mount-waits] Each says what, why and what to do, and leaves nothing behind.
+/// [S-mount-waits] Each refusal gives the failure, its reason and the remedy, and leaves nothing behind.
 fn refused_mounts(b: &mut Bench) -> Result<()> {
     let (mount, good) = (place(b, "refused")?, source(b)?);
     let expect = |args: &[&str], code: i32, words: &[&str]| -> Result<()> {
@@ -317,7 +317,7 @@ fn refused_mounts(b: &mut Bench) -> Result<()> {
     ensure!(!Path::new(&missing).exists(), "it was made all the same");
     let taken = b.cluster.mount.display().to_string();
     expect(&[&good, &taken], 1, &[&taken, "is mounted there already", "choose another directory"])?;
-    // A mistake that waiting does not mend ends at once, and names what is known.
+    // An error that waiting cannot cure fails at once, and lists the known names.
     let other = good.replace(":/stria", ":/other");
     expect(&[&other, &point], 2, &["there is none of this name", "knows the file systems: stria"])?;
     expect(&[&good.replace("@tcp0", "@o2ib"), &point], 2, &["net o2ib is not supported, known: tcp"])?;
@@ -339,7 +339,7 @@ fn refused_mounts(b: &mut Bench) -> Result<()> {
     b.cluster.kill(Role::Mds)?;
     waits(b, &good, &mount, &["waiting for stria-MDT0000 at", "300 s at most", "stria status"])?;
     b.cluster.start_role(Role::Mds)?;
-    // Not empty is no reason: what lies below is hidden, as everywhere.
+    // A mount point need not be empty: its content is hidden, as with any mount.
     fs::write(mount.join("below"), "")?;
     let (code, out) = b.cluster.stria(&["mount", &good, &point])?;
     ensure!(code == 0 && !mount.join("below").exists(), "over a directory with files: exit {code}: {out}");
@@ -433,7 +433,7 @@ fn cancelled_mount(b: &mut Bench) -> Result<()> {
     ensure_eq((codes, mounts), ([Some(0), Some(1)], 1), "exit codes of the two, and mounts")
 }
 
-/// What looks at servers by their management service, and how each ends while an OSS is down. (fsck waits for it first, a minute.)
+/// Commands that find servers by the MGS, and the exit code of each while an OSS is down. (fsck waits for it first, a minute.)
 const LOOKS: [(&[&str], Option<i32>); 6] = [
     (&["status"], Some(1)),
     (&["df", "-h"], Some(1)),
@@ -521,7 +521,7 @@ fn may_not_ask(b: &mut Bench) -> Result<()> {
     ensure_eq(code, Some(2), &stat)
 }
 
-/// umount refuses while somebody works there, a signal names them, and a lazy umount lets them finish.
+/// umount refuses a busy mount; SIGHUP leaves it and logs the processes that use it; a lazy umount lets them finish.
 fn busy_umount(b: &mut Bench) -> Result<()> {
     let mount = b.cluster.mount.clone();
     fs::write(mount.join("f"), "content")?;
@@ -533,7 +533,7 @@ fn busy_umount(b: &mut Bench) -> Result<()> {
         let pid = b.cluster.pid(Role::Mount).and_then(|p| rustix::process::Pid::from_raw(p as i32));
         rustix::process::kill_process(pid.context("the mount runs")?, rustix::process::Signal::HUP)?;
         let name = format!("pid {} (sleep): cwd", user.id());
-        wait_until("the mount's log names who uses it", || {
+        wait_until("the mount's log names its users", || {
             Ok(fs::read_to_string(b.cluster.dir.join("mount.log"))?.contains(&name))
         })?;
         ensure!(is_mounted(&mount), "a polite signal leaves a mount that is in use");
@@ -541,14 +541,14 @@ fn busy_umount(b: &mut Bench) -> Result<()> {
         run("umount", &["-l", &mount.display().to_string()], Path::new("/"))?;
         ensure!(!is_mounted(&mount), "umount -l takes it out of the tree");
         let text = std::io::read_to_string(&held)?;
-        ensure_eq(text.as_str(), "content", "who had it open goes on")
+        ensure_eq(text.as_str(), "content", "an open descriptor works")
     })();
     user.kill()?;
     user.wait()?;
     outcome
 }
 
-/// What a supervisor does: the mount's process dies, is started again with the same words, and clears what it left.
+/// As a supervisor does: the mount's process dies, is restarted with the same arguments, and clears the dead mount.
 fn killed_mount(b: &mut Bench) -> Result<()> {
     let mount = b.cluster.mount.clone();
     fs::write(mount.join("f"), "kept")?;
@@ -564,7 +564,7 @@ fn killed_mount(b: &mut Bench) -> Result<()> {
     ensure_eq(mounts, 1, "mounts at the mount point")
 }
 
-/// The units are what systemd takes, run what the binary takes, and are started again after a fault.
+/// systemd accepts the units, the binary accepts their commands, and they are restarted after a failure.
 fn units(b: &mut Bench) -> Result<()> {
     let dir = b.cluster.dir.join("units");
     fs::create_dir(&dir)?;
@@ -599,7 +599,7 @@ fn check_unit(b: &Bench, text: &str) -> Result<()> {
     let start = value("ExecStart").context("ExecStart")?.replace("%i", "0");
     let mut words = start.split(' ').skip(1);
     let verb = words.next().context("a command")?;
-    // Its options are known: the files that they name are not there, and that is what it says.
+    // The options are known, so the error is about the missing files.
     let (code, out) = b.cluster.stria(
         &[&[verb], &words.filter(|w| *w != "--foreground").collect::<Vec<_>>()[..], &["--help"]].concat(),
     )?;

@@ -70,7 +70,7 @@ fn no_call_is_stale(b: &mut Bench) -> Result<()> {
     let (file, link, sub) = (dir.join("file"), dir.join("link"), dir.join("dir"));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Two removers, so that a name goes between any two steps. What one of them meets of the other is no fault.
+        // Two removers, so that a name goes between any two steps. Either may find a name already removed.
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The changelog as its users have it: what was done below a mount, from what `stria changelog` prints alone.
+//! The changelog from its users' view: the output of `stria changelog` alone must tell all changes below a mount.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -114,7 +114,7 @@ fn told(b: &mut Bench) -> Result<()> {
     let numbers: Vec<_> = changes.iter().filter_map(|c| c["number"].as_u64()).collect();
     let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
     ensure_eq(numbers, (first..=last).collect(), "numbers")?;
-    // 3. As people and those who know Lustre do.
+    // 3. Text output, and the commands of Lustre.
     let text = done(&["read", "gone"])?;
     ensure_eq(text.lines().count(), 2, &text)?;
     ensure!(
@@ -126,14 +126,14 @@ fn told(b: &mut Bench) -> Result<()> {
         text.contains(" 01CREAT ") && text.contains(" 08RENME ") && text.contains("two\\nlines"),
         "{text}"
     );
-    // 4. What was acknowledged by all is not there any more.
+    // 4. Records that all consumers acknowledged are gone.
     let middle = (first + last) / 2;
     done(&["ack", "all", &middle.to_string()])?;
     let changes = lines(&done(&["read", "all", "--json"])?)?;
     ensure_eq(changes[0]["number"].as_u64(), Some(middle + 1), "the next")?;
     let list: Value = serde_json::from_str(&done(&["list", "-j"])?)?;
     ensure_eq(list["consumers"][0]["acked"].as_u64(), Some(middle), "acknowledged")?;
-    // A mount may tell of what it wrote a second later, so there may be more by now.
+    // A mount may report its writes a second later, so there may be more records by now.
     let kept = |list: &Value| list["records"].as_u64().unwrap_or_default();
     ensure!(kept(&list) > last - first, "the other has not: {list}");
     done(&["ack", "gone", &last.to_string()])?;
@@ -141,7 +141,7 @@ fn told(b: &mut Bench) -> Result<()> {
     ensure!(kept(&list) >= last - middle && kept(&list) <= last - first, "{list}");
     let (_, out) = b.cluster.stria(&["status"])?;
     ensure!(out.contains("changelog: 2 consumers"), "{out}");
-    // 5. What cannot be.
+    // 5. Refused requests.
     let (code, out) = run(&["ack", "all", &(last + 100).to_string()])?;
     ensure!(code == 1 && out.contains("cannot have been read"), "{code}: {out}");
     let (code, out) = run(&["read", "nobody"])?;
@@ -150,7 +150,7 @@ fn told(b: &mut Bench) -> Result<()> {
     ensure!(code == 2 && out.contains("no change that is recorded"), "{code}: {out}");
     let (code, out) = b.cluster.stria(&["changelog", "list", "/proc"])?;
     ensure!(code == 2 && out.contains("not on a Stria file system"), "{code}: {out}");
-    // 6. Nobody wants to know any more.
+    // 6. The last consumer is deregistered.
     done(&["deregister", "all"])?;
     done(&["deregister", "gone"])?;
     fs::remove_dir_all(&dir)?;

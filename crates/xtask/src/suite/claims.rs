@@ -19,7 +19,7 @@ pub const TESTS: &[(Needs, Test)] = &[
 ];
 
 const SQUASHED: u32 = 65_534;
-/// A user of every system, who is in their own group of the same number.
+/// A user of every system, in a group of its own with the same number.
 const DAEMON: u32 = 1;
 /// A group that no machine's user database has.
 const FOREIGN: u32 = 424_242;
@@ -36,7 +36,7 @@ fn make_dir(path: &Path, owner: u32, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(path, Permissions::from_mode(mode))?)
 }
 
-/// The MDT believes nobody from now on, and no kernel remembers what it was told before.
+/// Lets the MDT judge groups itself and squash root. The restart drops the kernels' cached answers.
 fn believe_nobody(b: &mut Bench) -> Result<()> {
     let path = b.cluster.dir.join("mds.toml");
     let config = fs::read_to_string(&path)?;
@@ -51,7 +51,7 @@ fn is_denied(uid: u32, groups: &str, dir: &Path, script: &str) -> Result<bool> {
     Ok(as_user(uid, groups, dir, &said)? == 0)
 }
 
-/// [S-claims] With `groups = "server"` what a client says of groups gains it nothing; with `root_squash` root is whom it names.
+/// [S-claims] With `groups = "server"` the MDT ignores the groups that a client claims; `root_squash` maps root to the given ids.
 fn server_judges(b: &mut Bench) -> Result<()> {
     let mount = b.cluster.mount.clone();
     let at = |name: &str| mount.join(name);
@@ -74,7 +74,7 @@ fn server_judges(b: &mut Bench) -> Result<()> {
     ensure_eq(fs::read_to_string(at("secret"))?, "content".into(), "root's file")?;
     believe_nobody(b)?;
 
-    // 1. Root is nobody: what nobody may, and no more.
+    // 1. Root is squashed: it has the rights of the user `nobody`, and no more.
     expect_errno(File::open(at("secret")), Errno::ACCESS, "root reads root's file")?;
     expect_errno(File::options().write(true).open(at("of daemons")), Errno::ACCESS, "root writes")?;
     expect_errno(
@@ -116,7 +116,7 @@ fn server_judges(b: &mut Bench) -> Result<()> {
         "one's own file",
     )?;
 
-    // 3. [S-idmapped-mounts] A mount whose kernel would not say who asks is not made.
+    // 3. [S-idmapped-mounts] An id-mapped mount is refused: its kernel would not send the caller's ids.
     let idmapped = b.cluster.dir.join("idmapped");
     fs::create_dir(&idmapped)?;
     let (source, point) = (format!("{}:/stria", b.cluster.mgs()), idmapped.display().to_string());
@@ -159,7 +159,7 @@ fn work_as_daemon(b: &mut Bench, home: &Path) -> Result<()> {
     for forbidden in ["cat m/secret", "ls m/others", "echo >m/new", "cat 'm/of a foreign group'"] {
         ensure_eq(is_denied(DAEMON, &foreign, home, forbidden)?, true, forbidden)?;
     }
-    // It shows with another mount who has made it; what it may not show to others, root among them, it does not.
+    // Another mount shows the right owner. The user's own mount is closed to all others, also to root.
     let made = "test \"$(stat -c %u:%g:%a:%h theirs/d/f)\" = 1:1:640:2 && grep -q mine theirs/d/h && test $(stat -c %s theirs/big) = 3000000";
     ensure_eq(as_user(DAEMON, "", &b.cluster.mount, made)?, 0, "what was made, by another mount")?;
     expect_errno(fs::read_dir(home.join("m")), Errno::ACCESS, "root's look into it")?;

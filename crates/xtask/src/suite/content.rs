@@ -13,7 +13,7 @@ use super::{Bench, Test, set_stripe};
 
 pub const TESTS: &[Test] = &[("content::random_operations_match_a_model", random_operations)];
 
-/// One file and what it must hold.
+/// One file and its expected content.
 struct Modelled {
     path: PathBuf,
     /// Descriptors that take turns; with two mounts, one of each.

@@ -1,4 +1,4 @@
-//! `kill -9` under load: nothing that a call acknowledged may be lost, whoever is killed.
+//! `kill -9` under load: no acknowledged change may be lost, whichever process is killed.
 //!
 //! Workers each own a directory and a model of it; with two mounts each call goes through one or the other, and both are looked at.
 //! A mount that dies ends the calls through it and no others. A system call that fails leaves its file *unsure*: old or new content
@@ -27,7 +27,7 @@ pub const TESTS: &[(Needs, Test)] = &[
 const WORKERS: usize = 3;
 const FILES_PER_WORKER: u64 = 12;
 
-/// What a file must hold: one certain content, or one of two.
+/// Expected content of a file: one certain content, or one of two.
 #[derive(Clone)]
 struct Expected {
     /// `None` = the name does not exist.
@@ -97,7 +97,7 @@ impl Victim {
     }
 }
 
-/// Runs the workers for a while, kills in the midst of it, brings back what was killed, and waits for the workers.
+/// Runs the workers for a while, kills the victim meanwhile, restarts it, and waits for the workers.
 fn storm(b: &mut Bench, workers: Vec<Worker>, victim: Victim, lead: Duration) -> Result<Vec<Worker>> {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn storm(b: &mut Bench, workers: Vec<Worker>, victim: Victim, lead: Duration) ->
         };
         let lives = (0..b.cluster.mounts().count()).any(|n| !victim.is_mount(n));
         if lives && outcome.is_ok() {
-            // Those who have a mount must get on without an error once the victim is back.
+            // Workers whose mount survived must continue without an error once the victim is back.
             thread::sleep(Duration::from_millis(300));
         }
         stop.store(true, Ordering::Relaxed);
@@ -155,7 +155,7 @@ impl Worker {
         let place = *self.rng.pick(&living);
         let name = format!("f{}", self.rng.below(FILES_PER_WORKER));
         if self.is_unsure(&name) {
-            // What a call through a mount that died has done to it is looked at when it is back.
+            // The effect of a call through a dead mount is checked after the remount.
             return true;
         }
         let path = self.dirs[place].join(&name);
@@ -221,7 +221,7 @@ impl Worker {
         self.record(target, old_target, Some(bytes), outcome.is_ok());
     }
 
-    /// Compares the directory with the model, by each mount; what was unsure becomes certain by the first that looks.
+    /// Compares the directory with the model, by each mount. The first mount settles the uncertain outcomes.
     fn verify(&mut self) -> Result<()> {
         let first = self.rng.below(self.dirs.len() as u64) as usize;
         for n in 0..self.dirs.len() {
@@ -291,7 +291,7 @@ fn write_once(path: &Path, data: &[u8], at: u64) -> io::Result<()> {
 /// The second half of [S-unlinked-open]: the space of an unlinked open file is freed also when its client dies.
 fn orphans_are_freed(b: &mut Bench) -> Result<()> {
     let dir = b.dir("orphans")?;
-    // What is used, and not what is free: an OST that joins late brings free space along.
+    // Compare used space, not free space: an OST that joins late adds free space.
     let used = |mount: &Path| -> Result<u64> {
         let now = rustix::fs::statvfs(mount)?;
         Ok((now.f_blocks - now.f_bfree) * now.f_frsize)

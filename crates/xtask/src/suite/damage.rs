@@ -54,7 +54,7 @@ fn flipped_bit(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// [S-scrub] A bit that changed on the medium of a file that nobody reads: `stria scrub` finds it and `stria damage list` names the file.
+/// [S-scrub] A flipped bit on the medium, in a file without readers: `stria scrub` finds it, and `stria damage list` names the file.
 fn scrub(b: &mut Bench) -> Result<()> {
     let dir = b.dir("scrub")?;
     let path = dir.join("cold");
@@ -107,7 +107,7 @@ fn names_lost(b: &mut Bench) -> Result<()> {
     let bystander = b.dir("sound")?.join("f");
     fs::write(&bystander, "kept")?;
     let at = b.cluster.mount.display().to_string();
-    // 1. It is told, as loudly as it can be, and what is beside it is well.
+    // 1. Access to the damage fails with an error, and all else is intact.
     expect_errno(fs::read(dir.join(name(1000))), Errno::IO, "a name that is lost")?;
     expect_errno(listed(&dir), Errno::IO, "a directory some of whose names are lost")?;
     ensure_eq(fs::read_to_string(bystander)?, "kept".into(), "another directory")?;
@@ -152,7 +152,7 @@ fn names_that_rot(b: &mut Bench) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A look changes nothing, nor does --repair where nobody can be asked; with --yes they are given up.
+/// Listing changes nothing, nor does --repair without a terminal for the question; --yes abandons the damaged data.
 fn give_up(b: &Bench, which: &[&str]) -> Result<()> {
     let fsck = |more: &[&str]| b.cluster.stria(&[&["fsck"], which, more].concat());
     for more in [&[][..], &["--repair"], &[]] {
@@ -169,7 +169,7 @@ fn give_up(b: &Bench, which: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What was given up: for good, nothing else, and it can be made again.
+/// Abandoned data is gone for good, all else is intact, and it can be created again.
 fn whole(b: &mut Bench, dir: &Path) -> Result<()> {
     let mount = b.cluster.mount.clone();
     for round in 0..2 {
@@ -199,8 +199,8 @@ fn whole(b: &mut Bench, dir: &Path) -> Result<()> {
     Ok(fs::remove_dir_all(mount.join("lost+found"))?)
 }
 
-/// An MDT whose medium is lost, and made anew from what `stria mdt backup` wrote while it served: everything is as it was then, and `fsck`
-/// tells what came later.
+/// An MDT's medium is lost and restored from a `stria mdt backup` that was made in service. The state is that of the backup, and
+/// `fsck` reports later changes.
 fn mdt_lost(b: &mut Bench) -> Result<()> {
     let dir = b.dir("backup")?;
     let large = vec![7u8; 3 << 20];
@@ -225,7 +225,7 @@ fn mdt_lost(b: &mut Bench) -> Result<()> {
         code != 0 && out.contains(&file) && fs::read(&file)? == bytes,
         "a second one (exit {code}): {out}"
     );
-    // 2. What comes later.
+    // 2. Changes after the backup.
     fs::write(dir.join("later"), &large)?;
     fs::write(dir.join("grows"), &large)?;
     File::create(dir.join("anew"))?.write_all_at(&large, 0)?;
@@ -235,7 +235,7 @@ fn mdt_lost(b: &mut Bench) -> Result<()> {
     b.cluster.stop()?;
     let device = images(b, "mdt")?.pop().context("the MDT has an image")?;
     let device = device.display().to_string();
-    // 3. What holds something is not overwritten by accident, and a backup that is not whole makes no MDT.
+    // 3. Restore does not overwrite a device that holds data, and refuses an incomplete backup.
     let (code, out) = b.cluster.stria(&["mdt", "restore", &file, &device])?;
     ensure!(code != 0 && out.contains("--force"), "mdt restore over an MDT (exit {code}): {out}");
     let half = format!("{file}.half");
@@ -258,7 +258,7 @@ fn mdt_lost(b: &mut Bench) -> Result<()> {
     expect_errno(fs::read(dir.join("later")), Errno::NOENT, "a file that was made later")?;
     let (code, out) = b.cluster.stria(&["fsck", &mount])?;
     ensure!(code == 1 && out.contains("OrphanObject"), "objects of what is not there (exit {code}): {out}");
-    // 5. Numbers are not given out again: what is made now is nobody else's, and no byte comes back of what was written after the backup.
+    // 5. Numbers are not reused: new files get objects of their own, and no byte that was written after the backup comes back.
     for (name, begin) in [("grows", 40 << 10), ("anew", 0)] {
         let file = File::options().write(true).read(true).truncate(begin == 0).open(dir.join(name))?;
         file.write_all_at(b"x", 100 << 10)?;
@@ -287,7 +287,7 @@ fn flip_all(image: &Path, needle: &[u8]) -> Result<()> {
                 found += 1;
             }
         }
-        // What goes over the end is whole in the next.
+        // A match across the end of the chunk is whole in the next one.
         at = data + if n == chunk.len() { n - needle.len() } else { n } as u64;
     }
     ensure!(found > 0, "nothing in {} has the name", image.display());

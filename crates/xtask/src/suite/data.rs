@@ -100,7 +100,7 @@ fn allocate(b: &mut Bench) -> Result<()> {
         ensure_eq(state()?, (40_960, 80), "allocated")?;
         f.ensure_bytes(&[0; 40_960], "allocated bytes")?;
         expect_errno(f.data_from(0), Errno::NXIO, "data where nothing was written")?;
-        // 2. A write uses what is kept.
+        // 2. A write uses the reserved space.
         f.next().write_all_at(&[7; 5000], 10_000)?;
         ensure_eq(state()?, (40_960, 80), "written to kept space")?;
         ensure_eq((f.data_from(0)?, f.hole_from(8192)?), (8192, 16_384), "what was written")?;
@@ -115,7 +115,7 @@ fn allocate(b: &mut Bench) -> Result<()> {
         want[12_288..15_000].fill(7);
         want[12_300..12_400].fill(0);
         f.ensure_bytes(&want, "after punches")?;
-        // 4. Space past the end, and what takes it back.
+        // 4. Space past the end, and the calls that free it.
         fallocate(f.next(), KEEP, 40_960, 1 << 20)?;
         ensure_eq(state()?, (40_960, 56 + 2048), "space past the end")?;
         f.next().set_len(40_960)?;
@@ -126,7 +126,7 @@ fn allocate(b: &mut Bench) -> Result<()> {
         f.ensure_bytes(&want, "zeroed past the end")?;
         f.next().set_len(0)?;
         ensure_eq(state()?, (0, 0), "emptied")?;
-        // 5. What is refused.
+        // 5. Refused modes.
         for mode in [0x08, 0x20, 0x40] {
             let refused = fallocate(f.next(), FallocateFlags::from_bits_retain(mode), 0, 4096);
             expect_errno(refused.map_err(Into::into), Errno::OPNOTSUPP, "collapse, insert, unshare")?;
@@ -265,7 +265,7 @@ fn sparse_copies(b: &mut Bench) -> Result<()> {
         let f = open_rw(&path)?;
         f.set_len(size)?;
         f.write_all_at(b"somewhere in the middle", size / 2)?;
-        // Still open, and the MDT knows nothing yet: who takes 0 blocks for "all zeros" would lose these bytes.
+        // The file is still open and the MDT has no size yet: a tool that takes 0 blocks for "all zeros" would lose these bytes.
         let (copy, tar) = (format!("{name}.copy"), format!("{name}.tar"));
         run("tar", &["-Scf", &tar, name], there)?;
         run("cp", &["--sparse=auto", name, &copy], there)?;
@@ -281,7 +281,7 @@ fn sparse_copies(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// [S-fallocate] What is allocated can be written on a full file system, and a refused allocation leaves nothing behind.
+/// [S-fallocate] Allocated ranges can be written on a full file system, and a refused allocation leaves nothing behind.
 fn full(b: &mut Bench) -> Result<()> {
     let dir = b.dir("full")?;
     set_stripe(b, &["-c", "4", "--inline", "0"], &dir)?;
@@ -371,7 +371,7 @@ fn copy_range(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Calls in `acts`; what they made is looked at there and in `there`, the same directory by the other mount.
+/// Runs calls in `acts`; checks the result there and in `there`, the same directory by the other mount.
 fn copies(acts: &Path, there: &Path, plain: &Path, striped: &Path, mut want: Vec<u8>) -> Result<()> {
     let both = |path: &Path, want: &[u8], what: &str| -> Result<()> {
         ensure_same(&fs::read(path)?, want, what)?;
@@ -567,7 +567,7 @@ finally:
     for child in children: os.waitpid(child, 0)
 "#;
 
-/// [S-mmap] What a descriptor writes is in the mapping when the call returns, whatever others do with the file meanwhile.
+/// [S-mmap] Data written by a descriptor is in the mapping when the call returns, also while other processes use the file.
 fn mapped_while_written(b: &mut Bench) -> Result<()> {
     let dir = b.dir("mapped-written")?;
     for path in three_files(b, &dir)? {

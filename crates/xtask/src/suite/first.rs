@@ -53,7 +53,7 @@ impl Drop for Own<'_> {
     }
 }
 
-/// `up` of what is up says so. After a crash it is mounted again where it was and as it was; after `down` it is not.
+/// `up` of a running cluster reports that it runs. After a crash it is mounted again where it was and as it was; after `down` it is not.
 fn up_again(b: &mut Bench) -> Result<()> {
     let own = Own { b, dir: b.cluster.dir.join("up again"), mount: b.cluster.dir.join("up-again mnt") };
     let mount = own.mount.display().to_string();

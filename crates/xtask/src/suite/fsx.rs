@@ -1,4 +1,4 @@
-//! fsx 0.3: random operations on one file, each read compared with what it must hold: by mmap too, with holes, copies and
+//! fsx 0.3: random operations on one file, each read compared with the expected content: by mmap too, with holes, copies and
 //! allocations. Then two at once, on two mounts where there are two.
 
 use std::fs;
@@ -49,8 +49,8 @@ fn two_files(b: &mut Bench) -> Result<()> {
     Ok(fs::remove_dir_all(dir)?)
 }
 
-/// One file, held by `flock` of another on the mount while one of them works on it: what one leaves, the other cuts off and writes
-/// over. A lock that let both in would show as bytes of the other.
+/// One file, guarded by `flock` of another file on the mount: each process truncates and overwrites the content that the other left.
+/// If the lock let both in, one would read bytes of the other.
 fn turns(b: &mut Bench) -> Result<()> {
     let dir = b.dir("fsx-turns")?;
     let players: Vec<_> = (0..2u64)
@@ -59,7 +59,7 @@ fn turns(b: &mut Bench) -> Result<()> {
             let config = config(b, SIZES[1])?;
             let artifacts = b.cluster.dir.display().to_string();
             let (program, seed) = (cargo_program("fsx", "0.3")?, b.seed + n);
-            // The same names for both: what they share they share through the file system.
+            // Both use the same names, so they share state through the file system only.
             Ok(std::thread::spawn(move || -> Result<()> {
                 for round in 0..10 {
                     let seed = (seed + 2 * round).to_string();

@@ -1,4 +1,4 @@
-//! A file system fills up: room is used wherever it is, and what was acknowledged is there.
+//! A file system fills up: free space of every OST is used, and acknowledged data is there.
 
 use std::fs::{self, File};
 use std::io::Write;

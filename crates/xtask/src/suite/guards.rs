@@ -1,4 +1,4 @@
-//! Paragraphs of docs/SEMANTICS.md about what guards a file beside its mode: ACLs, `chattr` flags, attributes of the system's own,
+//! Paragraphs of docs/SEMANTICS.md about the protection of files beside the mode: ACLs, `chattr` flags, system attributes,
 //! set-id bits. Where programs of the system set these, they are used.
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -36,7 +36,7 @@ fn ensure_may(may: bool, uid: u32, groups: &str, dir: &Path, script: &str) -> Re
     ensure_eq(got == 0, may, &format!("uid {uid} [{groups}] does {script}"))
 }
 
-/// [S-acl] Who a list names has what it says, as far as the mask goes; the mode and the list are one.
+/// [S-acl] A named user or group has the rights of its ACL entry, limited by the mask; mode and ACL change together.
 fn acl(b: &mut Bench) -> Result<()> {
     let dir = b.dir("acl")?;
     let path = dir.join("f");
@@ -72,7 +72,7 @@ fn acl(b: &mut Bench) -> Result<()> {
         .map_or(Ok(()), |_| bail!("a file has no default list"))
 }
 
-/// [S-acl] What is made in a directory starts with its default list in place of the umask.
+/// [S-acl] A new file gets the directory's default ACL in place of the umask.
 fn acl_inherited(b: &mut Bench) -> Result<()> {
     let dir = b.dir("acl_inherited")?;
     run("setfacl", &["-d", "-m", "u:1000:rwx,o::-", "."], &dir)?;
@@ -115,7 +115,7 @@ fn acl_is_copied(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What root cannot do to a file with `flag`, whichever it is.
+/// Operations that even root cannot do on a file with `flag`.
 fn ensure_guarded(b: &Bench, dir: &Path, flag: &str) -> Result<()> {
     let (path, seen) = (dir.join("f"), b.look(&dir.join("f")));
     let perm = Errno::PERM;
@@ -145,11 +145,11 @@ fn immutable(b: &mut Bench) -> Result<()> {
     let open = OpenOptions::new().write(true).open(&path)?;
     ensure_guarded(b, &dir, "i")?;
     expect_errno(OpenOptions::new().append(true).open(&path), Errno::PERM, "open for appending")?;
-    expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write by who had it open")?;
-    expect_errno(open.set_len(0), Errno::PERM, "a cut by who had it open")?;
+    expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write by an open handle")?;
+    expect_errno(open.set_len(0), Errno::PERM, "a cut by an open handle")?;
     // Not even its ctime, which a name looked up anew would bring.
     let before = open.metadata()?;
-    expect_errno(std::os::unix::fs::chown(&path, None, None), Errno::PERM, "chown to nobody else")?;
+    expect_errno(std::os::unix::fs::chown(&path, None, None), Errno::PERM, "chown without ids")?;
     fs::rename(&path, &path)?;
     let after = fs::metadata(b.look(&path))?;
     ensure_eq((after.ctime(), after.ctime_nsec()), (before.ctime(), before.ctime_nsec()), "ctime")?;
@@ -162,7 +162,7 @@ fn immutable(b: &mut Bench) -> Result<()> {
     expect_errno(fs::remove_file(dir.join("d/f")), Errno::PERM, "unlink in it")?;
     fs::write(dir.join("d/f"), "its files change")?;
     run("chattr", &["-i", "d"], &dir)?;
-    // Only root may; what is not kept is refused.
+    // Only root may set flags; unsupported flags are refused.
     fs::set_permissions(&dir, Permissions::from_mode(0o777))?;
     ensure_may(false, 1000, "", &dir, "touch mine && chattr +i mine")?;
     ensure_may(true, 1000, "", &dir, "chattr +d mine && lsattr mine | grep -q d-")?;
@@ -177,7 +177,7 @@ fn append_only(b: &mut Bench) -> Result<()> {
     let open = OpenOptions::new().write(true).open(&path)?;
     ensure_guarded(b, &dir, "a")?;
     OpenOptions::new().append(true).open(b.look(&path))?.write_all(b" and more")?;
-    expect_errno(open.write_at(b"x", 0), Errno::PERM, "a write over bytes by who had it open")?;
+    expect_errno(open.write_at(b"x", 0), Errno::PERM, "an overwrite by an open handle")?;
     ensure_eq(fs::read_to_string(&path)?, "content and more".into(), "appended")?;
     // Also when the bytes lie in objects.
     OpenOptions::new().append(true).open(&path)?.write_all(&[b'.'; 200_000])?;
@@ -194,7 +194,7 @@ fn append_only(b: &mut Bench) -> Result<()> {
     Ok(fs::remove_file(&path)?)
 }
 
-/// Of what is append-only both times may become now, one alone may not.
+/// On an append-only file, both times together may be set to now, one alone may not.
 fn refuses_one_time(dir: &Path, name: &str) -> Result<()> {
     for which in ["-a", "-m"] {
         let out = Command::new("touch").args([which, name]).current_dir(dir).env("LC_ALL", "C").output()?;
@@ -205,7 +205,7 @@ fn refuses_one_time(dir: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// [S-flags] Who has set flags sees the new change time at once: the kernel does not know of it by itself.
+/// [S-flags] After flags are set, stat shows the new change time at once: the kernel does not update it by itself.
 fn flags_show_in_ctime(b: &mut Bench) -> Result<()> {
     let path = b.dir("flags_show_in_ctime")?.join("f");
     fs::write(&path, "content")?;
@@ -257,7 +257,7 @@ fn attribute_spaces(b: &mut Bench) -> Result<()> {
     expect_errno(get_xattr(&f, "user.none"), Errno::NODATA, "none")?;
     let short = rustix::fs::getxattr(&f, "security.selinux", &mut [0u8; 2][..]).map_err(std::io::Error::from);
     expect_errno(short, Errno::RANGE, "a small buffer")?;
-    // File capabilities go with a change of content, whoever makes it.
+    // Any change of content removes file capabilities, also one by root.
     fs::set_permissions(&f, Permissions::from_mode(0o666))?;
     // (Not where writes go past the kernel's pages; see the exceptions.)
     let writers = if b.cluster.second.is_none() { &[0, 1001][..] } else { &[] };

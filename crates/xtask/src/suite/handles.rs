@@ -1,4 +1,4 @@
-//! File handles (`name_to_handle_at`, `open_by_handle_at`): what file servers over a mount name files with.
+//! File handles (`name_to_handle_at`, `open_by_handle_at`), by which file servers over a mount identify files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn take(paths: &[&Path]) -> Result<Vec<String>> {
     handles(&words)
 }
 
-/// What each handle shows on the file system that is mounted at `mount`.
+/// The result of opening each handle on the file system at `mount`.
 fn open(mount: &Path, taken: &[String]) -> Result<Vec<String>> {
     let mount = text(mount);
     let words: Vec<&str> = ["open", &mount].into_iter().chain(taken.iter().map(String::as_str)).collect();
@@ -67,7 +67,7 @@ impl Tree {
         fs::hard_link(deep.join("two"), dir.join("names"))?;
         let mount = b.cluster.mount.clone();
         let taken = take(&[&dir.join("file"), &deep.join("two"), &deep, &mount])?;
-        // What the handles lead to has moved when they are used.
+        // The files are renamed before their handles are used.
         fs::rename(dir.join("file"), dir.join("a/renamed"))?;
         fs::rename(dir.join("a/b"), dir.join("moved"))?;
         fs::remove_file(dir.join("moved/c/two"))?;
@@ -108,8 +108,8 @@ fn forgotten(b: &mut Bench) -> Result<()> {
     tree.check_at(other.parent().context("a mount")?, "at the other mount")
 }
 
-/// [S-handles] What is removed is ESTALE, and stays so when the name is made again; one that is open is found until it is closed. Another
-/// generation is another file system's.
+/// [S-handles] A removed file's handle is ESTALE, also after its name is created again; while the file is open, its handle works.
+/// Another generation belongs to another file system.
 fn stale(b: &mut Bench) -> Result<()> {
     let dir = b.dir("stale")?;
     let (file, held, sub) = (dir.join("file"), dir.join("held"), dir.join("sub"));

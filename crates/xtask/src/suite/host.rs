@@ -126,7 +126,7 @@ fn small_disk(b: &mut Bench) -> Result<()> {
     fs::write(&gone, vec![7; 200 * MIB as usize])?;
     File::open(&gone)?.sync_all()?;
     ensure!(small.used()? > empty + 170 * MIB, "200 MiB took {} of the disk", small.used()? - empty);
-    // What the mount says of room is up to a second old.
+    // The mount's statfs may be up to a second old.
     let free = || Ok::<_, anyhow::Error>(rustix::fs::statvfs(&small.mount)?.f_bfree);
     wait_until("its space is taken", || Ok(free()? + 170 * MIB / stat.f_frsize <= stat.f_bfree))?;
     fs::remove_file(gone)?;
@@ -136,7 +136,7 @@ fn small_disk(b: &mut Bench) -> Result<()> {
     let (code, out) = small.up(&[])?;
     ensure_eq(code, 0, &out)?;
     small.wait_for_room("room that was freed before the stop", empty + SLACK_BYTES)?;
-    // 3. Full: writes are refused, what is there is read, what is removed makes room at once.
+    // 3. Full: writes are refused, data can be read, and removal frees space at once.
     let big = small.fill("big")?;
     ensure!(small.room()? < 8 * MIB, "the disk is full: {} left", small.room()?);
     is_kept()?;
@@ -152,7 +152,7 @@ fn small_disk(b: &mut Bench) -> Result<()> {
     fs::remove_file(&big)?;
     small.wait_for_room("room after a start on a full disk", empty + SLACK_BYTES + MIB)?;
     fs::write(small.mount.join("again"), &kept)?;
-    // 5. Not even room to start: it says what to do, and all is there once that is done.
+    // 5. Too little space to start: the error gives the remedy, and all data is there after it.
     let big = small.fill("big")?;
     small.well(&["down"])?;
     fs::remove_file(small.dir().join("run/spare")).ok();

@@ -86,11 +86,11 @@ fn owners_are_mapped(b: &mut Bench) -> Result<()> {
         fs::symlink_metadata(&path).map(|m| (m.uid(), m.gid())).with_context(|| path.display().to_string())
     };
 
-    // 1. What is there.
+    // 1. Existing files.
     ensure_eq(owner(shown.join("alices"))?, (HOST + ALICE, HOST + ALICE), "shown")?;
     ensure_eq(owner(real.join("alices"))?, (ALICE, ALICE), "kept")?;
 
-    // 2. What is made: by a user, and by who has rights through the user, a group, or the whole world.
+    // 2. New files: by a user, and by callers with rights as owner, by a group, or as others.
     let alice = |groups: &str, what: &str| as_user(HOST + ALICE, groups, &shown, what);
     let crew = (HOST + CREW).to_string();
     let made = "cd alices && mkdir d && echo x > d/f && ln -s f d/l && mkfifo d/p && ln d/f d/g && mv d/g d/h && mknod d/w c 0 0";
@@ -103,7 +103,7 @@ fn owners_are_mapped(b: &mut Bench) -> Result<()> {
     ensure_eq(owner(real.join("crews/f"))?, (ALICE, ALICE), "made by right of a group")?;
     ensure_eq(alice("", "echo x > roots/f")? == 0, false, "a directory of root's")?;
 
-    // 3. What is changed: the owner's alone, and in a sticky directory names as well.
+    // 3. Changes: for the owner alone, and in a sticky directory removal and rename too.
     let changes = "cd alices/d && chmod 640 f && touch -d 2001-01-01 f && echo y >> f && truncate -s 1 h";
     ensure_eq(alice("", changes)?, 0, "changes of her own")?;
     ensure_eq(alice("", "rm -f all/roots")? == 0, false, "another's file in a sticky directory")?;
@@ -114,14 +114,14 @@ fn owners_are_mapped(b: &mut Bench) -> Result<()> {
         "hers",
     )?;
 
-    // 4. Root outside is nobody there, but for its capabilities, and may give files to whom the map knows.
-    expect_errno(fs::write(shown.join("all/given"), "x"), Errno::OVERFLOW, "made by who has no id there")?;
+    // 4. The host's root has no id in the map. It keeps its capabilities, and may give files to users of the map.
+    expect_errno(fs::write(shown.join("all/given"), "x"), Errno::OVERFLOW, "made by an unmapped user")?;
     lchown(shown.join("all/roots"), Some(HOST + 7), Some(HOST + 8))?;
     ensure_eq(owner(real.join("all/roots"))?, (7, 8), "given away")?;
     expect_errno(
         lchown(shown.join("all/roots"), Some(5), None),
         Errno::OVERFLOW,
-        "given to who has no id there",
+        "given to an unmapped user",
     )?;
 
     // 5. The mount itself goes on as ever, beside it.

@@ -1,4 +1,4 @@
-//! What commands print for programs, held against the schemas of `docs/json`; and for people, in at most 100 columns.
+//! Checks the JSON output of commands against the schemas of `docs/json`, and that text output has at most 100 columns.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -44,7 +44,7 @@ fn world(b: &Bench, name: &str) -> Result<String> {
     Ok(dir.display().to_string())
 }
 
-/// Changes of all sorts, told to who has registered before.
+/// Changes of all kinds, for the changelog consumer that is registered before.
 fn change(dir: &str) -> Result<()> {
     let dir = Path::new(dir);
     fs::write(dir.join("a"), "a")?;
@@ -54,7 +54,7 @@ fn change(dir: &str) -> Result<()> {
     Ok(fs::remove_file(dir.join("b"))?)
 }
 
-/// Set up and not started: what a server that runs says is held against the schemas by the suite *gateways*.
+/// Sets up gateways without starting them: the suite *gateways* checks the output of running ones.
 fn enable_gateways(b: &Bench, mount: &str, path: &str) -> Result<()> {
     stria(b, &format!("gateway nfs enable --base gw --mount {mount} --export {path}:ro,hosts=10.0.0.0/8"))?;
     stria(b, &format!("gateway smb enable --base gw --mount {mount} --share a={path}:guest")).map(drop)

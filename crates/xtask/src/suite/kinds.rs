@@ -31,7 +31,7 @@ pub const TESTS: &[Test] = &[
 fn special_files(b: &mut Bench) -> Result<()> {
     let dir = b.dir("special_files")?;
     let at = |name: &str| dir.join(name);
-    // 1. What stat says, under every name that they get.
+    // 1. The result of stat, under each of their names.
     let kinds = [
         ("fifo", FileType::Fifo, 0),
         ("socket", FileType::Socket, 0),
@@ -49,7 +49,7 @@ fn special_files(b: &mut Bench) -> Result<()> {
         }
         fs::remove_file(at("renamed"))?;
     }
-    // 2. They do what they are for, among processes of the mount.
+    // 2. They work among processes of the mount.
     let fifo = at("fifo");
     let writer = thread::spawn(move || fs::write(fifo, "through"));
     ensure_eq(fs::read_to_string(at("fifo"))?, "through".to_owned(), "fifo")?;
@@ -222,7 +222,7 @@ fn seekdir(b: &mut Bench) -> Result<()> {
     }
     ensure_eq(seen.len(), COUNT + 2, "entries")?;
     for at in [0, 1, 700, 1_500, COUNT] {
-        // What is before the place goes; it may not shift what comes.
+        // Removing names before the position may not shift the later ones.
         if let Some((name, _)) = seen[..at].iter().rev().find(|(name, _)| !name.starts_with(b".")) {
             fs::remove_file(dir.join(OsStr::from_bytes(name))).ok();
         }

@@ -47,7 +47,7 @@ fn up_down_up(b: &mut Bench) -> Result<()> {
     if !out.contains(&text(&mnt)) || !out.contains("OST0002") {
         bail!("up does not say what it made and where: {out}");
     }
-    // What `up` made on the way to the mount point is as open as what anybody makes here.
+    // Directories that `up` created above the mount point have the usual mode.
     let plain = b.dir("plain")?;
     let mode = |path: &Path| Ok::<_, std::io::Error>(fs::metadata(path)?.permissions().mode() & 0o777);
     ensure_eq(mode(&b.cluster.dir.join("life-mnt"))?, mode(&plain)?, "mode of the mount point's parent")?;
@@ -172,7 +172,7 @@ fn frozen_servers(b: &mut Bench) -> Result<()> {
     for role in servers {
         b.cluster.freeze(role)?;
     }
-    // Somebody hangs in the mount meanwhile.
+    // A process hangs in the mount meanwhile.
     let mut stuck = Command::new("stat")
         .arg(b.cluster.mount.join("no-such-name"))
         .stdout(Stdio::null())
@@ -213,7 +213,7 @@ fn frozen_servers(b: &mut Bench) -> Result<()> {
 fn second_mount(b: &mut Bench) -> Result<()> {
     let second = b.cluster.dir.join("second");
     fs::create_dir(&second)?;
-    // 1. What the first has in hand, unflushed, is there for the second.
+    // 1. The second mount reads the unflushed data of the first.
     let mut bytes = vec![7; 3 << 20];
     let first = File::options().read(true).write(true).create_new(true).open(b.cluster.mount.join("f"))?;
     first.write_all_at(&bytes, 0)?;
@@ -229,7 +229,7 @@ fn second_mount(b: &mut Bench) -> Result<()> {
     if !ended.status.success() || is_mounted(&second) {
         bail!("umount of the second: {}", String::from_utf8_lossy(&ended.stderr));
     }
-    // 3. Alone again: what is cached is right.
+    // 3. Alone again: cached data is right.
     first.write_all_at(b"alone", 11)?;
     bytes[11..16].copy_from_slice(b"alone");
     ensure_same(&fs::read(b.cluster.mount.join("g"))?, &bytes, "after the second mount has gone")
@@ -239,7 +239,7 @@ fn second_mount(b: &mut Bench) -> Result<()> {
 fn work_at_both(first: &File, here: &Path, second: &Path, bytes: &mut [u8]) -> Result<()> {
     ensure_same(&fs::read(second.join("f"))?, bytes, "what the first wrote before the second came")?;
     let file = File::options().read(true).write(true).open(second.join("f"))?;
-    // What the first kept from before is not what is read through one that is opened now.
+    // A new open does not read the first mount's old cached data.
     let again = File::open(here.join("f"))?;
     for n in 0..200u64 {
         let (write, read) = if n % 2 == 0 { (first, &file) } else { (&file, &again) };
@@ -271,7 +271,7 @@ fn forced_while_busy(b: &mut Bench) -> Result<()> {
     ensure_eq(fs::read_dir(&second)?.count(), 0, "entries below the mount point")
 }
 
-/// OSTs that join are written to by mounts that were there before, and nobody hears of it.
+/// Existing mounts write to OSTs that join, and applications do not notice.
 fn osts_join(b: &mut Bench) -> Result<()> {
     const DEVICES: usize = 4;
     let dir = b.dir("join")?;

@@ -1,4 +1,4 @@
-//! Locks among processes, on one mount and on two: what ext4 gives, and what ends with a process, a client, a server.
+//! Locks among processes, on one mount and on two: the same results as ext4, and the release at the end of a process, client or server.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -106,7 +106,7 @@ fn two_at_one_file(b: &Bench, name: &str) -> Result<(Agent, Agent, std::path::Pa
 fn fcntl_ranges(b: &mut Bench) -> Result<()> {
     let (mut one, mut two, path) = two_at_one_file(b, "fcntl_ranges")?;
     let shown = |agent: &mut Agent, want: &[&str]| -> Result<()> {
-        // What the other holds, from its first byte to its last.
+        // The ranges that the other holds, from the first byte to the last.
         let (mut at, mut found) = (0i64, vec![]);
         loop {
             let answer = agent.ask(&format!("test 0 posix w set {at} 0"))?;
@@ -142,7 +142,7 @@ fn fcntl_ranges(b: &mut Bench) -> Result<()> {
     two.expect("lock 0 posix w set 40 1", "EAGAIN")?;
     two.expect("lock 0 posix r set 5 1", "EAGAIN")?;
     one.expect("lock 0 posix w set 40 1", "EAGAIN")?;
-    // Who may not write takes no lock for writing, and the other way round.
+    // A read-only descriptor takes no write lock, and the other way round.
     one.expect(&format!("open 1 r {}", path.display()), "ok")?;
     one.expect("lock 1 posix w set 60 1", "EBADF")?;
     one.expect(&format!("open 2 w {}", path.display()), "ok")?;
@@ -217,7 +217,7 @@ fn waits(b: &mut Bench) -> Result<()> {
         one.expect(&release, "ok")?;
         two.expect_answer("ok", take)?;
         one.expect(take, "EAGAIN")?;
-        // More who wait than there are threads that serve the mount: it goes on serving.
+        // More waiting lock requests than threads that serve the mount: it goes on serving.
         let mut many = vec![];
         for n in 0..24 {
             let mut agent = Agent::at(&b.turn(n, &path))?;
@@ -226,7 +226,7 @@ fn waits(b: &mut Bench) -> Result<()> {
         }
         many[23].expect_waiting(take)?;
         ensure_eq(std::fs::read(&path)?.len(), 100, "size")?;
-        // Who is killed waits no more; its death does not wait for the lock either.
+        // A killed process leaves the queue, and its exit does not wait for the lock.
         many.pop().context("one of many")?.kill()?;
         two.expect(&release, "ok")?;
         for _ in 0..23 {
@@ -246,7 +246,7 @@ fn waits(b: &mut Bench) -> Result<()> {
     ensure_eq(ended.code(), Some(0), "flock -w of a free lock")
 }
 
-/// Who of those that wait has got its lock.
+/// Index of the waiting agent that got its lock.
 fn served(agents: &[Agent]) -> Result<usize> {
     let until = std::time::Instant::now() + ANSWER_MAX;
     while std::time::Instant::now() < until {
@@ -257,10 +257,10 @@ fn served(agents: &[Agent]) -> Result<usize> {
             }
         }
     }
-    bail!("nobody gets the lock that is free")
+    bail!("no agent gets the free lock")
 }
 
-/// [S-locks] Who would wait for ever is told: `EDEADLK`.
+/// [S-locks] A request that would close a circle of waits fails with `EDEADLK`.
 fn circle(b: &mut Bench) -> Result<()> {
     let (mut one, mut two, path) = two_at_one_file(b, "circle")?;
     let other = path.with_file_name("g");
@@ -391,7 +391,7 @@ fn evicted_client(b: &mut Bench) -> Result<()> {
     let freed = two.expect_answer("ok", "its holder's client is silent");
     b.cluster.thaw(Role::Mount)?;
     freed?;
-    // The first call may have been on its way: what counts is that none says that all is well.
+    // The first call may have been in flight; no call may report success.
     one.expect("lock 0 posix w set 5 1", "EIO")?;
     one.expect("write 0 x", "EIO")
 }

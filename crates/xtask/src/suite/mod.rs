@@ -111,7 +111,7 @@ impl Scale {
     }
 }
 
-/// What a test works with.
+/// The environment of a test.
 pub struct Bench {
     pub cluster: Cluster,
     pub seed: u64,
@@ -145,7 +145,7 @@ impl Bench {
     }
 }
 
-/// `stria setstripe` with these options; fails with what it said.
+/// `stria setstripe` with these options; fails with its output.
 fn set_stripe(b: &Bench, options: &[&str], path: &Path) -> Result<()> {
     let path = path.display().to_string();
     let (code, out) = b.cluster.stria(&[&["setstripe"], options, &[path.as_str()]].concat())?;
@@ -234,7 +234,7 @@ const LONG_ON_TWO: &[&str] = &[
     "programs::tar",
 ];
 
-/// Runs what matches. `Ok` only if every test that could run passed; prints a line per test and one of counts, before it those that
+/// Runs the matching tests. `Ok` only if every test that could run passed; prints a line per test and one of counts, before it those that
 /// were skipped.
 pub fn run(
     bin: &Path,

@@ -148,7 +148,7 @@ fn options(b: &mut Bench) -> Result<()> {
 
     let (code, out) = b.cluster.stria(&["up", "--dir", &own.dir.display().to_string(), "-o", "cheese"])?;
     if code != 2 || !out.contains("cheese") {
-        bail!("an option that nobody knows: exit {code}: {out}");
+        bail!("an unknown option: exit {code}: {out}");
     }
     Ok(())
 }
@@ -203,7 +203,7 @@ fn set_old_times(path: &Path) -> Result<()> {
     Ok(rustix::fs::utimensat(rustix::fs::CWD, path, &times, AtFlags::empty())?)
 }
 
-/// [S-mount-options] What root mounts is for everybody, and with `no_allow_other` for root.
+/// [S-mount-options] A mount by root is open to all users, and with `no_allow_other` to root only.
 fn who_may_look(b: &mut Bench) -> Result<()> {
     // Below a directory that all may search.
     let own = Own { b, dir: b.cluster.dir.join("own"), mount: public_dir("own")? };
@@ -250,7 +250,7 @@ fn second_mount(b: &mut Bench) -> Result<()> {
             rustix::mount::unmount(&second, rustix::mount::UnmountFlags::DETACH).unwrap_or_default();
         }
         looked.and(ended)?;
-        // It has told what was read, or its process does so now.
+        // The mount has reported its access times, or its process does so now.
         let atimes = || {
             ["old", "d"].map(|name| fs::metadata(b.cluster.mount.join(name)).map(|m| m.atime() > OLD).ok())
         };
@@ -263,7 +263,7 @@ fn second_mount(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What the first appends the second reads, whole; and it changes nothing.
+/// The second mount reads all that the first appends, and changes nothing.
 fn look_while_written(first: &Path, second: &Path, is_read_only: bool) -> Result<()> {
     const RECORDS: usize = 300;
     let (path, seen) = (first.join("grows"), second.join("grows"));
@@ -389,7 +389,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever is still in it goes back to the root of the hierarchy; an empty one can be removed.
+        // Remaining processes move to the root of the hierarchy, since only an empty cgroup can be removed.
         let root = self.0.parent().map(|p| p.join("cgroup.procs")).unwrap_or_default();
         for pid in fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().lines() {
             fs::write(&root, pid).ok();
@@ -424,7 +424,8 @@ fn short_memory(b: &mut Bench) -> Result<()> {
 /// `PF_MEMALLOC_NOIO` in a thread's flags: what PR_SET_IO_FLUSHER sets.
 const NO_IO_FOR_MEMORY: u64 = 0x0008_0000;
 
-/// What keeps the mount from waiting for itself when it needs memory. (Without it a deadlock is rare, and no test finds it surely.)
+/// The flag that keeps the mount from waiting for itself in memory reclaim. (Without it a deadlock is rare, and no test is sure to
+/// find it.)
 fn every_thread_is_io_flusher(pid: u32) -> Result<()> {
     if let Err(e) = rustix::process::is_io_flusher() {
         println!("       skipped: the state IO_FLUSHER needs CAP_SYS_RESOURCE ({e})");

@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = &[
     ("names::listings_beside_renames_of_another_mount", listings_beside_renames),
 ];
 
-/// What a call shows to a program, without what may differ between file systems (inode numbers, sizes of directories).
+/// The result of a call, without values that may differ between file systems (inode numbers, sizes of directories).
 type Outcome = Result<String, Option<i32>>;
 
 /// [S-big-directory] Files that go to and fro between two names within a directory, through the other mount where there is one, are in each
@@ -144,7 +144,7 @@ impl Op {
         }
     }
 
-    /// What a program does after `ESTALE`, which SEMANTICS allows for a rename that meets what the other mount has moved.
+    /// Retries as a program does after `ESTALE`, which SEMANTICS allows for a rename that meets a directory moved by the other mount.
     fn look_and_run(&self, root: &Path) -> Outcome {
         if let Op::Rename(from, to) = self {
             for name in [from, to] {

@@ -75,7 +75,7 @@ impl Overlay {
 
     fn mount(&self) -> Result<()> {
         let [lower, upper, work] = [&self.lower, &self.upper, &self.work].map(|d| d.display().to_string());
-        // What the upper layer cannot do, overlayfs turns off, or does not mount.
+        // overlayfs turns off features that the upper layer lacks, or does not mount.
         let options = format!(
             "lowerdir={lower},upperdir={upper},workdir={work},index=on,redirect_dir=on,metacopy=on,xino=off"
         );
@@ -106,7 +106,7 @@ impl Drop for Overlay {
     }
 }
 
-/// [S-overlay] What programs do to an overlay: changes of what lies below, removals, moves, new names over old ones.
+/// [S-overlay] Operations on an overlay: changes of lower files, removals, moves, new names over old ones.
 fn upper_layer(b: &mut Bench) -> Result<()> {
     let o = Overlay::make(b)?;
     let lower = |name: &str| o.lower.join(name);
@@ -147,7 +147,7 @@ fn upper_layer(b: &mut Bench) -> Result<()> {
         "redirect",
     )?;
     ensure_eq(fs::read_to_string(b.look(&o.upper.join("new")))?, "upper new".into(), "the layer by itself")?;
-    // What is below has not changed, and what is above is there again after all has restarted.
+    // The lower layer has not changed, and the upper layer is there again after a restart of all.
     ensure_eq(fs::read_to_string(lower("changed"))?, "lower changed".into(), "the lower layer")?;
     o.unmount()?;
     b.cluster.restart()?;

@@ -1,4 +1,4 @@
-//! What other tests found to differ from ext4, one test each.
+//! Differences from ext4 that other tests found, one test each.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -21,7 +21,7 @@ pub const TESTS: &[(Needs, Test)] =
 
 /// A plan with a figure and a table of each kind; one figure has no data.
 const PLAN: &str = include_str!("../../../bench/src/report/sample.toml");
-/// What the page allows, and what its copy does, so that the test may ask it.
+/// The page's policy, and that of its copy, which allows the test's script.
 const POLICY: (&str, &str) = ("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';");
 /// Broken on purpose: a request to somewhere, and a console error.
 const BROKEN: &str = "<img src=\"http://elsewhere.invalid/x.png\"><script>console.error('broken')</script>";
@@ -36,7 +36,7 @@ fn opens_in_a_browser(b: &mut Bench) -> Result<()> {
     let (code, out) = b.cluster.stria(&["bench", "report", &dir.display().to_string()])?;
     ensure_eq(code, 0, &format!("bench report: {out}"))?;
     let page = fs::read_to_string(dir.join("report.html"))?;
-    // 2. what a browser says of it
+    // 2. checks in a browser
     for width in [1280, 420] {
         let seen = open(&dir, &page, width)?;
         ensure!(seen.said.is_empty(), "at {width} pixels the console says: {}", seen.said.join("; "));
@@ -58,7 +58,7 @@ fn opens_in_a_browser(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What a browser made of a page.
+/// Result of a page in a browser.
 struct Seen {
     /// Lines of its console.
     said: Vec<String>,
@@ -93,7 +93,7 @@ fn open(dir: &Path, page: &str, width: u32) -> Result<Seen> {
             "--disable-component-update",
             "--disable-sync",
         ])
-        // No name is known: what asks for anything from elsewhere fails, and the console says so.
+        // No name resolves: an external request fails, and the console shows it.
         .args([
             "--host-resolver-rules=MAP * ~NOTFOUND",
             "--enable-logging=stderr",

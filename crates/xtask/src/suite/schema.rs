@@ -1,5 +1,5 @@
 //! Values held against the schemas of `docs/json`: JSON Schema as far as these files use it. A word that is not known here is an error, so
-//! that no schema can say what nobody checks.
+//! that no schema can contain a rule that is not checked.
 
 use std::collections::BTreeMap;
 use std::fs;

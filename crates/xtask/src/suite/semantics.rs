@@ -152,7 +152,7 @@ fn sparse(b: &mut Bench) -> Result<()> {
     })
 }
 
-/// [S-growth] A file starts inline and moves to objects when it outgrows `inline_max`; nobody sees anything but its bytes.
+/// [S-growth] A file starts inline and migrates to objects when it outgrows `inline_max`; readers see its bytes throughout.
 fn growth(b: &mut Bench) -> Result<()> {
     let path = b.dir("growth")?.join("f");
     let seen_at = b.look(&path);
@@ -209,7 +209,7 @@ fn striping(b: &mut Bench) -> Result<()> {
     fs::create_dir(&wide)?;
     set_stripe(b, &["-c", "4", "-S", "256K"], &wide)?;
     let ask = |args: &[&str], path: &Path| b.cluster.stria(&[args, &[&path.display().to_string()]].concat());
-    // What was set is shown before any file has objects: of the directory, and of a file that was made by it.
+    // getstripe shows the setting before any file has objects: for the directory, and for a file created in it.
     let (code, shown) = ask(&["getstripe", "-d"], &wide)?;
     ensure!(
         code == 0 && shown.contains("-c 4 -S 256K") && shown.contains("stripe_count:  4"),
@@ -282,7 +282,7 @@ fn rename(b: &mut Bench) -> Result<()> {
     expect_errno(fs::rename(dir.join("e"), dir.join("f")), Errno::NOTDIR, "a directory over a file")?;
     fs::rename(dir.join("a"), dir.join("e"))?;
     ensure_eq(acts.join("e/b/c").is_dir(), true, "the directory by its new name")?;
-    // One step: whoever opens the name while it is replaced over and over finds a whole file.
+    // Rename is atomic: an open of the name during repeated replacement finds a whole file.
     let (name, stop) = (dir.join("name"), dir.join("stop"));
     fs::write(&name, vec![b'0'; 1000])?;
     let writer = {
@@ -457,7 +457,7 @@ fn sticky(b: &mut Bench) -> Result<()> {
     ensure_eq(as_user(1000, "", &there, "mv mine other && rm other")?, 0, "the owner")
 }
 
-/// [S-setgid-directory] What is made in a setgid directory gets the directory's group.
+/// [S-setgid-directory] A new file in a setgid directory gets the directory's group.
 fn setgid_directory(b: &mut Bench) -> Result<()> {
     let dir = b.dir("setgid_directory")?;
     std::os::unix::fs::chown(&dir, None, Some(2000))?;
@@ -630,7 +630,7 @@ fn statfs(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// Polls for what happens in the background; bounded.
+/// Polls for an effect of background work, with a deadline.
 pub fn wait_until(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
     while !done()? {

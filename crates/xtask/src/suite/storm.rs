@@ -47,7 +47,7 @@ fn storm(b: &mut Bench) -> Result<()> {
     for worker in workers {
         owned.extend(worker.finish()?);
     }
-    // 1. What was owned is exactly what its owner knows, wherever one looks.
+    // 1. Through every mount, each worker's own tree is exactly as the worker knows it.
     let (here, there) = (tree(&dir)?, tree(&b.look(&dir))?);
     ensure!(here == there, "the mounts show different trees: {}", first_difference(&here, &there));
     for (path, kind) in &here {
@@ -117,7 +117,7 @@ impl Process {
         Ok(self.child.stdin.take().context("its input")?.write_all(b"go\n")?)
     }
 
-    /// What it owns; or how it failed.
+    /// The worker's own names with content, or its failure.
     fn finish(mut self) -> Result<BTreeMap<String, String>> {
         let (mut said, mut complaint) = (String::new(), String::new());
         self.child.stdout.take().context("its output")?.read_to_string(&mut said)?;
@@ -167,7 +167,7 @@ impl Worker {
         format!("d{}/any{}", self.rng.below(DIRECTORIES), self.rng.below(SHARED))
     }
 
-    /// A call on names of mine only: it must give exactly what they make it give.
+    /// A call on the worker's own names: its result is determined.
     fn own(&mut self) -> Result<()> {
         let (a, z) = (self.owned_name(), self.owned_name());
         let (at, to) = (self.root.join(&a), self.root.join(&z));
@@ -229,7 +229,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A call on names that others use, too: it gives one of what it may give.
+    /// A call on shared names: its result is one of several legal ones.
     fn contend(&mut self) -> Result<()> {
         let (a, z) = (self.shared_name(), self.shared_name());
         let (at, to) = (self.root.join(&a), self.root.join(&z));
@@ -246,7 +246,7 @@ impl Worker {
         };
         let is = |e: &io::Error, errno: Errno| e.raw_os_error() == Some(errno.raw_os_error());
         let mut done = call();
-        // A call that meets what another mount has moved or removed is made again (SEMANTICS, exceptions).
+        // A call that meets a file moved or removed by another mount is retried (SEMANTICS, exceptions).
         for _ in 0..STALE_MAX {
             if !self.among || !done.as_ref().is_err_and(|e| is(e, Errno::STALE)) {
                 break;

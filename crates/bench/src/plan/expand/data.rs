@@ -15,7 +15,7 @@ const DIRECT_BYTES: u64 = 4096;
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 /// Files in place of devices.
 const DEVICES_MAX: u32 = 1 << 16;
-/// So many of its own writes each worker reads back after random overwrites: enough to find what does not keep writes.
+/// Writes that each worker reads back after random overwrites: enough to detect a file system that loses writes.
 const READ_BACK: u32 = 256;
 
 /// The work, and whether content is verified.

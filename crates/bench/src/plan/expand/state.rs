@@ -1,4 +1,4 @@
-//! What the phases of a point have left behind so far: files with their lengths and versions, trees with their items.
+//! The state that the phases of a point have produced so far: files with their lengths and versions, trees with their items.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::job::{Data, DataOp, Files, Job, Names, NamesOp, Work};
 
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// A phase before could not be expanded: what is missing may be its work.
+    /// An earlier phase could not be expanded, so missing files may be its output.
     pub is_incomplete: bool,
     version: u64,
     files: BTreeMap<PathBuf, Written>,
@@ -22,9 +22,9 @@ struct Written {
     count: u64,
     /// Of each. Of a device: as far as it was written for certain.
     bytes: u64,
-    /// What a file may say, and from which byte on: what was overwritten for certain before that is an error to be found.
+    /// Versions that a file may have, each with its first byte. A version that was certainly overwritten is an error.
     versions: Vec<(u64, u64)>,
-    /// Who made them may have been stopped before the end.
+    /// The phase that created them may have been stopped early.
     is_cut: bool,
 }
 
@@ -72,7 +72,7 @@ impl State {
         self.files.contains_key(&key(files))
     }
 
-    /// The longest blocks with which so many workers stay inside what was written; `None` if nothing was.
+    /// The longest block with which `workers` workers stay inside the written range; `None` if nothing was written.
     pub fn block_most(&self, files: &Files, segments: u64, workers: u32) -> Option<u64> {
         let written = self.files.get(&key(files))?;
         Some(written.bytes / segments.saturating_mul(blocks_in_file(files, workers)).max(1))
@@ -106,7 +106,7 @@ impl State {
     }
 
     fn check_reach(&self, data: &Data, workers: u32) -> Result<(), Trouble> {
-        // Of a device the first write fills what it has: how far it reaches is known there alone.
+        // The first write of a device fills it; its size is known only at run time.
         if data.op == DataOp::Write && is_outside(&data.files) {
             return Ok(());
         }
@@ -194,7 +194,7 @@ impl State {
 
     /// The jobs of one phase are done, all at once.
     pub fn note(&mut self, jobs: &[&Job]) {
-        // First what each of them made impossible: of those that wrote at once any may have been the last.
+        // First drop the versions that each job overwrote: of concurrent writers, any may have been the last.
         for job in jobs {
             self.forget_overwritten(job);
         }
@@ -211,7 +211,7 @@ impl State {
         let Work::Data(data) = &job.work else { return };
         let Some(written) = self.files.get_mut(&key(&data.files)) else { return };
         let (count, bytes) = reach(data, job.workers);
-        // Of a cut file only whole transfers of the one who overwrites are done: what is left over stays as it was.
+        // In a cut file the overwriting job does whole transfers only, so a rest keeps its old version.
         if count < written.count || written.is_cut || !covers(data, job) {
             return;
         }
@@ -229,7 +229,7 @@ impl State {
             self.files.remove(&key);
         }
         let written = self.files.entry(key).or_default();
-        // What a limit leaves out of files of ours is known when it has run; of a device nobody knows what was there.
+        // For our own files, the run knows where a limit stopped the phase. The old content of a device is unknown.
         if data.create || covers(data, job) || !is_outside(&data.files) {
             // Phases with fewer workers do not make the files of the others shorter.
             written.count = written.count.max(count);
@@ -266,7 +266,7 @@ impl State {
     }
 }
 
-/// What is read while others overwrite it may say their version too.
+/// A read that runs beside overwriting jobs also accepts their versions.
 pub fn accept_parallel(job: &mut Job, parts: &[PlannedPart]) {
     let Work::Data(data) = &mut job.work else { return };
     for part in parts {

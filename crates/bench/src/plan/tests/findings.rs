@@ -71,7 +71,7 @@ fn a_good_plan_has_none() {
 #[test]
 fn each_mistake_is_found() {
     let table = [
-        // What is changed, to what, and what is said of it.
+        // Text to replace, its replacement, and the expected finding.
         (r#"name = "example""#, r#"name = "An Example""#, "name: 'An Example' does not do"),
         ("[1, 3]", "[3, 1]", "scale small, repeats: from 3 to 1 repeats"),
         ("[1, 3]", "[0, 1]", "scale small, repeats: from 0 to 1 repeats"),

@@ -3,7 +3,7 @@
 use super::super::*;
 use crate::job::Work;
 
-/// What the last phase accepts, or what is said of the plan.
+/// The versions that the last phase accepts, or the finding about the plan.
 fn accepted(phases: &[&str], environment: &Environment) -> Result<Vec<u64>, String> {
     let step = r#"
 name = "versions"
@@ -33,7 +33,7 @@ data = { transfer = "64K", block = "1M", op = "write" }
 const WRITE: &str = "data = {}";
 const OVER: &str = "data = { overwrite = true }";
 const READ: &str = "data = { op = \"read\" }";
-/// Two who overwrite all of a file at once.
+/// Two parts that overwrite all of a file at the same time.
 const TWO: &str = r#"together = [{ name = "a", data = { overwrite = true } }, { name = "b", data = { overwrite = true } }]"#;
 
 /// An overwrite of everything that is lost shows: what was there before is not accepted.
@@ -46,7 +46,7 @@ fn only_what_may_still_be_there_is_accepted() {
         (&[WRITE, "data = { overwrite = true, order = \"random\" }", READ], &[2]),
         // Not everything, or not for certain.
         (&[WRITE, "seconds = 1\ndata = { overwrite = true }", READ], &[1, 2]),
-        // What was cut is no whole number of larger transfers: its end stays as it was.
+        // The cut file is no whole number of larger transfers, so its end keeps the old version.
         (&["seconds = 1\ndata = {}", "data = { overwrite = true, transfer = \"1M\" }", READ], &[1, 2]),
         (&[WRITE, "data = { overwrite = true, ops = 3, order = \"random\" }", READ], &[1, 2]),
         (&[WRITE, "data = { op = \"mixed\", read-percent = 50 }", READ], &[1, 2]),
@@ -60,7 +60,7 @@ fn only_what_may_still_be_there_is_accepted() {
             ],
             &[2],
         ),
-        // Of two at once each may have been the last, also for who reads its own back.
+        // Of two concurrent writers, either may have been the last, also for a read-back by one of them.
         (&[WRITE, TWO, READ], &[2, 3]),
         (&[WRITE, TWO], &[3, 2]),
         (

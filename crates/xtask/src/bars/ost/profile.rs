@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 /// Rows whose CPU is promised to be told, and how they are called.
 const ROWS: &[(&str, &str)] = &[("read-4k", "per 4 KiB read"), ("seq-write", "per GiB written")];
 const TOP: usize = 10;
-/// A small object, so that what is written before a row reads is little beside it.
+/// A small object, so that the writes before a reading row are few in comparison.
 const SIZE: &str = "64M";
 
 /// As lists; without perf a line that says so.

@@ -1,4 +1,4 @@
-//! Carries a sequence out in a directory, on a thread of its own that takes on its users, and says what each call gave.
+//! Executes a sequence in a directory, on a thread of its own that assumes the ids of its users. Returns the outcome of each call.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::call::{Call, FLAGS, Node, SLOTS, Slot, Step, Time, USERS, User};
 
-/// The outcome of calls on what `Actor::is_gone`.
+/// The outcome of calls on files for which `Actor::is_gone` holds.
 const GONE: &str = "on what is gone";
 
-/// What a call showed to its program, without what may differ between file systems.
+/// The result of a call, without the parts that may differ between file systems.
 pub type Outcome = std::result::Result<String, Errno>;
 
 /// A directory to act in: through one mount, or through each in turn.
@@ -82,7 +82,7 @@ impl Actor {
         done(())
     }
 
-    /// What was removed while it was open, and is no regular file or only held by `O_PATH`, is gone at once (SEMANTICS, exceptions).
+    /// Whether an unlinked open file is gone: no regular file, or held by `O_PATH` only (SEMANTICS, exceptions).
     fn is_gone(&self, slot: Slot) -> bool {
         let Ok(fd) = self.fd(slot) else { return false };
         let is_path = sys::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::PATH));
@@ -198,7 +198,7 @@ impl Actor {
                 let fd = format!("/proc/self/fd/{}", self.fd(*slot)?.as_raw_fd());
                 done(sys::linkat(CWD, fd.as_str(), CWD, path.as_str(), AtFlags::SYMLINK_FOLLOW)?)
             }
-            // What a program does where a rename meets a directory that the other mount has moved (SEMANTICS, exceptions).
+            // As a program does after ESTALE of a rename, when the other mount has moved the directory (SEMANTICS, exceptions).
             Call::Rename(from, to, _) if self.two => by_name(call).or_else(|e| match e {
                 Errno::STALE => {
                     for name in [from, to] {
@@ -253,7 +253,7 @@ impl Actor {
             [path, dir].map(|p| sys::statat(CWD, p, AtFlags::SYMLINK_NOFOLLOW).ok().map(of))
         };
         let stat = |s: Slot| self.slots[s].as_ref().and_then(|fd| sys::fstat(fd).ok());
-        // What goes through a fifo or a device leaves no trace in its times (SEMANTICS, exceptions).
+        // I/O on a fifo or a device does not change its times (SEMANTICS, exceptions).
         let is_file = |s: &Stat| FileType::from_raw_mode(s.st_mode) == FileType::RegularFile;
         let content = |s: Slot| stat(s).filter(is_file).map(of);
         match call {
@@ -411,7 +411,7 @@ fn stamps(a: Time, m: Time) -> Timestamps {
     Timestamps { last_access: stamp(a), last_modification: stamp(m) }
 }
 
-/// Bytes that differ with their place, so that what was moved shows.
+/// Bytes that differ with their place, so that moved data shows.
 pub fn pattern(len: usize, fill: u8) -> Vec<u8> {
     (0..len).map(|i| fill.wrapping_add((i / 7) as u8)).collect()
 }
@@ -442,7 +442,7 @@ pub fn time_shown(sec: i64, nsec: i64) -> String {
 }
 /// An access time that this call did not set may have been changed by a read, here within a second and there not at all.
 fn times_shown(s: &Stat, atime: &Time) -> String {
-    // What goes through a fifo does not change its times here (SEMANTICS, exceptions).
+    // I/O on a fifo does not change its times here (SEMANTICS, exceptions).
     let is_fifo = FileType::from_raw_mode(s.st_mode) == FileType::Fifo;
     let mtime = if is_fifo { "of a fifo".into() } else { time_shown(s.st_mtime, s.st_mtime_nsec as i64) };
     match atime {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use testkit::Rng;
 
-/// Who acts. Groups overlap, so that group permissions decide something.
+/// The users of calls. Groups overlap, so that group permissions matter.
 #[derive(Clone, Copy, Debug)]
 pub struct User {
     pub name: &'static str,
@@ -163,7 +163,7 @@ pub fn sequence(seed: u64, len: usize) -> Vec<Step> {
     let mut who = 0;
     (0..len)
         .map(|_| {
-            // Users act in spells, so that one opens what he has made.
+            // A user stays for several calls, so that users open their own files.
             if rng.chance(12) {
                 who = rng.below(USERS.len() as u64) as usize;
             }
@@ -173,7 +173,7 @@ pub fn sequence(seed: u64, len: usize) -> Vec<Step> {
         .collect()
 }
 
-/// A change of owner to nobody else is for root here: for others it depends on set-id bits (SEMANTICS, exceptions).
+/// Only root does a chown without new ids: for other users its effect depends on set-id bits (SEMANTICS, exceptions).
 fn allowed(who: usize, call: Call) -> Call {
     match call {
         Call::Chown(path, None, None, no) if who > 0 => Call::Chown(path, Some(USERS[who].id), None, no),

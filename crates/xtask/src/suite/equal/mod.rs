@@ -2,7 +2,7 @@
 //! errors, and in the end the same tree. With two mounts the calls take turns between them. A sequence that differs is made as short
 //! as it can be and printed.
 //!
-//! `O_DIRECT` is asked for here only: it must give what ext4 gives without. What is not compared: sizes of directories, inode numbers,
+//! `O_DIRECT` is asked for here only: it must give what ext4 gives without. Not compared: sizes of directories, inode numbers,
 //! blocks, atime of what is read, times of fifos; what `SEEK_HOLE` and `SEEK_DATA` find between the offset and the end. mmap is for
 //! `fsx`, which has it.
 
@@ -88,7 +88,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// What differs first, if anything.
+    /// The first difference, if any.
     fn differ(&self, steps: &[Step]) -> Result<Option<String>> {
         let ours = self.b.cluster.mount.join("equal");
         let theirs = self.reference.dir.join("equal");
@@ -109,8 +109,8 @@ impl Pair<'_> {
             act::act(&Side { places: vec![theirs.join("w")], two, direct: false, times: self.times }, steps)?;
         let is_immutable = |s: &Step| matches!(s.call, Call::SetFlags(_, flags) if flags & IMMUTABLE != 0);
         let immutable = steps.iter().any(is_immutable);
-        // What has two reasons to fail, or nothing to do (a copy from past the end), ext4 refuses for the flag; here the kernel
-        // does not know of it and gives the other answer first (SEMANTICS, exceptions).
+        // For a call with two reasons to fail, or with nothing to do (a copy from past the end), ext4 refuses for the flag. Here the
+        // kernel does not know the flag and gives the other answer first (SEMANTICS, exceptions).
         let is_same = |n: usize, g: &Outcome, w: &Outcome| {
             let said = g.as_deref().unwrap_or("0");
             let other_answer = match &steps[n].call {

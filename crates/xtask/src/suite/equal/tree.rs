@@ -1,4 +1,4 @@
-//! A whole tree as text: what must be equal in the end.
+//! A whole tree as text, which must be equal in the end.
 
 use std::collections::BTreeMap;
 use std::path::Path;

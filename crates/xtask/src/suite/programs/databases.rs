@@ -1,4 +1,4 @@
-//! What tests of databases share: a client that commits one transaction after the other and remembers what was acknowledged.
+//! Shared by the tests of databases: a client that commits transactions in sequence and remembers the acknowledged ones.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};

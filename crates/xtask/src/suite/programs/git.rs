@@ -39,7 +39,7 @@ fn git(b: &mut Bench) -> Result<()> {
 }
 
 /// Committers in one repository, half of them through the other mount: `index.lock` and the lock of the branch let one in at a
-/// time. Whoever is refused tries again; no commit is lost, none is torn, and no lock is left.
+/// time. A refused committer retries; no commit is lost, none is torn, and no lock is left.
 fn races(b: &mut Bench) -> Result<()> {
     let dir = b.dir("git-races")?;
     let repo = dir.join("repo");
@@ -79,7 +79,7 @@ fn races(b: &mut Bench) -> Result<()> {
     Ok(fs::remove_dir_all(dir)?)
 }
 
-/// What git says when another committer was faster: its locks, HEAD that moved on, an index that lost our `add` to another's.
+/// Errors of git when another committer was faster: its locks, HEAD that moved on, an index that lost our `add` to another's.
 const IN_THE_WAY: &[&str] = &["index.lock", "cannot lock ref", "HEAD.lock", "did not match any file"];
 
 /// Adds and commits one file, again and again until no other is in the way; gives how often one was.

@@ -1,4 +1,4 @@
-//! Programs that put load on file systems and check what they do: dbench, fs_mark, stress-ng.
+//! Load generators that check their results: dbench, fs_mark, stress-ng.
 
 use std::fs;
 use std::path::Path;
@@ -109,7 +109,7 @@ const STRESSORS: &[&str] = &[
     "utime",
 ];
 
-/// Files of the stressors are small: what they do matters, not how much.
+/// Files of the stressors are small: the kind of operation matters, not the amount.
 const SMALL: &[&str] = &[
     "--copy-file-bytes=128m",
     "--fallocate-bytes=16m",

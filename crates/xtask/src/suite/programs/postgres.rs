@@ -124,7 +124,7 @@ impl Postgres {
         server.wait()?;
         for pid in children.split_whitespace().filter_map(|p| Pid::from_raw(p.parse().ok()?)) {
             let _ = kill_process(pid, Signal::KILL);
-            // They are nobody's children now; the shared memory is free when the last has ended.
+            // The processes are orphans now; the shared memory is free when the last one has ended.
             let gone = || !Path::new(&format!("/proc/{pid}")).exists();
             super::super::semantics::wait_until("a worker of the database ends", || Ok(gone()))?;
         }

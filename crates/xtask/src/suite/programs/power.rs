@@ -59,7 +59,7 @@ impl Drop for Powered {
     }
 }
 
-/// [S-replay] OSTs and the MDT lose power under a database that goes on: their client sends again what they lost.
+/// [S-replay] OSTs and the MDT lose power under a running database: the client replays the lost requests.
 fn servers_lose_power(b: &mut Bench) -> Result<()> {
     let mut powered = Powered::begin(b, "power-servers")?;
     let db = powered.point.join("db");

@@ -90,7 +90,7 @@ fn replace_once(dir: &Path, n: u64) -> Result<()> {
     }
 }
 
-/// vim in its three ways to save, with its swap file beside; what it wrote is what a reader elsewhere gets.
+/// vim's three ways to save, with its swap file; a reader on the other mount gets the saved content.
 fn vim(b: &mut Bench) -> Result<()> {
     let dir = b.dir("vim")?;
     for way in ["yes", "no", "auto"] {

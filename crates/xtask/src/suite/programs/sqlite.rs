@@ -138,7 +138,7 @@ fn osts_killed(b: &mut Bench) -> Result<()> {
     check(&db, &[last])
 }
 
-/// Everything is killed in the middle of transactions: what was acknowledged is there, what was not is there whole or not at all.
+/// All processes are killed during transactions: acknowledged ones are there; others are there whole or not at all.
 fn all_killed(b: &mut Bench) -> Result<()> {
     let dir = b.dir("sqlite-kill")?;
     let mut rng = b.rng();

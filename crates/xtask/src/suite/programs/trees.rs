@@ -1,4 +1,4 @@
-//! Trees copied and packed by cp, rsync and tar: what arrives is what was sent.
+//! Trees copied and packed by cp, rsync and tar: the copies are equal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
