@@ -121,6 +121,10 @@ impl Engine {
             let _tail = self.tail.still();
             let at = self.vol.position();
             let from = self.oldest_patch().unwrap_or(at);
+            assert!(
+                from.pos <= at.pos && from.seq <= at.seq,
+                "store-G3: live patches begin before the log's end"
+            );
             let changed = self.index.begin_checkpoint();
             let pinned = self.space.lock().take_pinned();
             self.overlay.folded.store(0, Ordering::Relaxed);
@@ -170,6 +174,9 @@ impl Engine {
 
     fn write_head(&self, head: &Head, base: &Base) -> Result<Vec<u8>, StoreError> {
         let mut stream = Vec::new();
+        let is_in_order = head.sessions.is_sorted_by(|a, b| a.0 < b.0);
+        debug_assert!(is_in_order, "a checkpoint has each session once, in order");
+        assert_eq!(base.leaves.is_empty(), base.last.is_none(), "leaves have a last object");
         put_head(head, base, &mut stream);
         let [slot, _] = self.vol.layout().slots;
         let capacity = head_bytes(slot.end - slot.start);

@@ -79,6 +79,7 @@ impl<C: Clone + Default> Chunks<C> {
         match self {
             Chunks::One(_, chunk) => chunk,
             Chunks::Many(all) => {
+                debug_assert!(all.is_sorted_by(|a, b| a.0 < b.0), "store-C1");
                 let found = all.binary_search_by_key(&number, |(number, _)| *number);
                 let at = found.unwrap_or_else(|at| {
                     all.insert(at, (number, Arc::default()));

@@ -22,7 +22,10 @@ impl Space {
         // store-D4
         let may =
             |buddy: &Buddy| buddy.free_pages().saturating_sub(promised) >= total / 8 + reserve_pages(total);
-        self.freed.take(&mut self.buddy, may)
+        let run = self.freed.take(&mut self.buddy, may)?;
+        assert!(run.end() <= total, "store-D1: only the data region is discarded");
+        assert!(self.promised_pages() <= self.free_pages(), "store-D4: promised pages stay free meanwhile");
+        Some(run)
     }
 
     fn return_discarded(&mut self, run: Run) {

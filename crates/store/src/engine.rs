@@ -248,6 +248,8 @@ impl Engine {
         let answer = admit(Asked::ForGood)?;
         draft.set_answer(answer);
         // 2. Add it to the batch.
+        assert!(draft.bytes.len() <= self.vol.payload_bytes_max(), "an entry fits into the log");
+        assert!(is_shared || held.is_empty(), "store-T2: only an overwrite joins changes under way");
         let place = held.next.members.len();
         held.next.entries.push(Epoch(self.epoch.load(Ordering::Relaxed)), &draft.bytes, draft.crc);
         held.next.members.push(Member { origin, answer, record: record.clone() });
@@ -280,7 +282,11 @@ impl Engine {
 
     /// store-T1: writes the whole batch to the log before it applies the first entry.
     fn write_batch(&self, batch: &mut Batch, freed: &mut Vec<Run>) -> Result<LogPoint, VolumeError> {
+        assert!(!batch.members.is_empty(), "a batch has an entry");
+        assert_eq!(batch.entries.len(), batch.members.len(), "a batch has one entry per member");
         let before = self.vol.append_many(&mut batch.entries)?;
+        let last = before.seq.0 + batch.members.len() as u64;
+        assert!(self.vol.last_seq().0 >= last, "store-T1: the batch is in the log before it is applied");
         self.tail.note_written();
         let mut point = before;
         for (member, bytes) in batch.members.iter().zip(batch.entries.sizes()) {
@@ -289,6 +295,7 @@ impl Engine {
             self.apply(&entry, &member.record, freed);
             point = LogPoint { seq, pos: point.pos + bytes };
         }
+        assert_eq!(point.seq.0, last, "every entry of the batch is applied");
         Ok(before)
     }
 

@@ -122,6 +122,9 @@ impl Chunk {
     /// Replaces pages `[first, limit)` by an extent's place and CRCs, or by nothing. The runs that it replaces are appended to `freed`.
     fn replace(&mut self, first: u32, limit: u32, by: Option<(u64, &[u32])>, freed: &mut Vec<Run>) {
         let (start, crcs) = by.unwrap_or_default();
+        assert!(first < limit && limit <= CHUNK_PAGES, "store-X1: a change of a chunk stays inside it");
+        let is_full = by.is_none() || crcs.len() == (limit - first) as usize;
+        assert!(is_full, "store-X3: an extent has one CRC per page");
         let range = self.between(first, limit);
         let old = &self.pieces[range.clone()];
         freed.extend(old.iter().map(|p| p.clip(first, limit).run()));
@@ -154,6 +157,13 @@ impl Chunk {
         if more != less {
             self.pieces[behind..].iter_mut().for_each(|p| p.rank = p.rank + more - less);
         }
+        debug_assert!(self.pieces.iter().all(|p| p.pages > 0), "store-X1: no extent is empty");
+        let is_in_order = self.pieces.is_sorted_by(|a, b| a.end() <= b.page as u32);
+        debug_assert!(is_in_order, "store-X1: extents are in order and do not overlap");
+        let is_ranked = self.pieces.is_sorted_by(|a, b| a.end_rank() == b.rank as usize);
+        debug_assert!(is_ranked, "store-X3: ranks count the CRCs before a piece");
+        let count = self.pieces.last().map_or(0, Piece::end_rank);
+        assert_eq!(count, self.crcs.len(), "store-X3: a chunk has one CRC per page");
     }
 
     fn part(&self, p: &Piece) -> Part<'_> {

@@ -48,7 +48,9 @@ impl Grants {
     pub fn spend(&mut self, session: SessionId, pages: u64) -> Option<Spent> {
         let grant = self.by_session.get_mut(&session).filter(|g| g.pages >= pages)?;
         grant.pages -= pages;
+        assert!(self.pages >= pages, "the sum of the grants has each grant");
         self.pages -= pages;
+        self.check_sum();
         Some(Spent { session, pages })
     }
 
@@ -63,10 +65,12 @@ impl Grants {
             grant.pages += spent.pages;
             self.pages += spent.pages;
         }
+        self.check_sum();
     }
 
     fn end(&mut self, session: SessionId) {
         self.pages -= self.by_session.remove(&session).map_or(0, |g| g.pages);
+        self.check_sum();
     }
 
     fn lapse(&mut self, now_sec: u64) {
@@ -75,6 +79,15 @@ impl Grants {
             self.pages -= if is_kept { 0 } else { grant.pages };
             is_kept
         });
+        self.check_sum();
+    }
+
+    fn check_sum(&self) {
+        debug_assert_eq!(
+            self.pages,
+            self.by_session.values().map(|g| g.pages).sum(),
+            "the sum of the grants"
+        );
     }
 }
 
@@ -92,6 +105,10 @@ impl Space {
             self.grants.by_session.insert(session, Grant { pages, until_sec });
             self.grants.pages += pages;
         }
+        self.grants.check_sum();
+        assert!(pages >= have.min(wish), "store-Q2: a wish for more never shrinks a grant");
+        let is_covered = pages <= have || self.promised_pages() <= self.free_pages();
+        assert!(is_covered, "store-Q1: a grant that grows is covered by free pages");
         pages
     }
 }

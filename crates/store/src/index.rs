@@ -393,7 +393,9 @@ impl Index {
         let (before, memory_before) = (known.totals(), known.state.memory());
         let was_changed = known.changed_in != 0;
         if known.changed_in != round {
+            assert!(known.changed_in < round, "rounds of changes rise");
             if was_changed && self.is_freezing.load(Ordering::Relaxed) {
+                assert!(known.frozen.is_none(), "a checkpoint freezes one state per object");
                 known.frozen = Some(known.state.clone());
             }
             known.changed_in = round;
@@ -418,7 +420,8 @@ impl Index {
     pub fn begin_checkpoint(&self) -> Changed {
         let round = self.round.load(Ordering::Relaxed);
         let ids = std::mem::take(&mut *self.changed.lock());
-        self.is_freezing.store(true, Ordering::Relaxed);
+        let was_freezing = self.is_freezing.swap(true, Ordering::Relaxed);
+        assert!(!was_freezing, "one checkpoint is made at a time");
         self.round.store(round + 1, Ordering::Relaxed);
         Changed { round, ids, totals: Totals { objects: self.objects(), bytes: self.bytes() } }
     }
@@ -434,12 +437,19 @@ impl Index {
     fn state_in(&self, id: &ObjectId, round: u64) -> Option<Arc<State>> {
         let object = self.in_memory(id).expect("store-I4: a changed object stays in memory");
         let known = object.known.read();
+        let is_kept = known.changed_in <= round || known.frozen.is_some();
+        assert!(is_kept, "store-I4: a checkpoint has the old state of an object that changed meanwhile");
         let state = if known.changed_in > round { known.frozen.clone() } else { Some(known.state.clone()) };
         state.filter(|state| !state.is_absent())
     }
 
     /// Ends a checkpoint. `made`: its leaves, if it is durable; they become the base.
     pub fn end_checkpoint(&self, changed: Changed, made: Option<Rewritten>) {
+        assert_eq!(
+            self.round.load(Ordering::Relaxed),
+            changed.round + 1,
+            "a checkpoint is of the round before"
+        );
         let is_done = made.is_some();
         if let Some(made) = made {
             // Before objects are evicted whose present state only this base has.

@@ -116,10 +116,12 @@ impl Recent {
         {
             self.bytes -= old.len() as u64;
         }
+        assert!(self.bytes <= bytes_max || self.contents.is_empty(), "cached leaves stay within their limit");
         self.last
     }
     fn remove(&mut self, number: u64) {
         if let Some(old) = self.contents.remove(&number) {
+            assert!(self.bytes >= old.len() as u64, "the cache's size has each leaf");
             self.bytes -= old.len() as u64;
         }
     }
@@ -172,7 +174,10 @@ impl Leaves {
 
     /// Writes a leaf to a free place. It becomes durable with the checkpoint that names it. `StorageFull` if there is no free space.
     pub fn write(&self, first: ObjectId, objects: u64, bytes: &mut Vec<u8>) -> io::Result<Leaf> {
-        self.area.write(bytes).map(|place| Leaf::new(first, objects, place))
+        let len = bytes.len() as u64;
+        let place = self.area.write(bytes)?;
+        assert_eq!(place.bytes, len, "a leaf's place has the leaf's bytes");
+        Ok(Leaf::new(first, objects, place))
     }
 
     /// Frees a leaf that no checkpoint names or will name.

@@ -28,6 +28,7 @@ pub struct Fragment {
 impl Fragment {
     /// `bytes` must end in the page.
     pub fn new(page: u32, skip: usize, bytes: &[u8], crc: u32) -> Fragment {
+        assert!(skip + bytes.len() <= PAGE_SIZE, "a fragment lies in one page");
         let whole = match bytes.try_into() {
             Ok(page) => Page::with(page),
             Err(_) => {
@@ -68,6 +69,7 @@ impl Known {
         self.0.iter().map(|(begin, end)| (*begin as usize, *end as usize))
     }
     fn add(&mut self, mut begin: u16, mut end: u16) {
+        assert!(begin < end && end as usize <= PAGE_SIZE, "a part of a page has bytes");
         // Parts that overlap or touch become one.
         self.0.retain(|(b, e)| {
             let is_apart = *e < begin || *b > end;
@@ -78,6 +80,7 @@ impl Known {
         });
         let at = self.0.partition_point(|(b, _)| *b < begin);
         self.0.insert(at, (begin, end));
+        debug_assert!(self.0.is_sorted_by(|a, b| a.1 < b.0), "parts rise and do not touch");
     }
 }
 
@@ -261,6 +264,7 @@ impl Patches {
     pub fn begin_at(&mut self, page: u32, since: Seq) {
         if let Some(patch) = self.get_mut(page) {
             let patch = Arc::make_mut(patch);
+            assert!(patch.since < since, "a patch that is logged again starts later");
             patch.since = since;
         }
     }
@@ -280,6 +284,7 @@ impl Patches {
             }
             self.count -= gone.len() as u64;
             self.new_pages -= chunk[gone.clone()].iter().filter(|(_, patch)| patch.is_new).count() as u64;
+            assert!(self.new_pages <= self.count, "new pages are among the patched ones");
             if gone.len() < chunk.len() {
                 self.chunks.at_mut(at).drain(gone);
             } else {

@@ -168,6 +168,8 @@ impl Engine {
         }
         self.read_runs(view, out)?;
         self.check_pages(view, out, crcs)?;
+        let pages = view.end.div_ceil(PAGE) - view.offset / PAGE;
+        assert_eq!(crcs.len() as u64, pages, "a read returns one CRC per page");
         lay_patches(view, out, crcs);
         Ok(())
     }
@@ -313,5 +315,8 @@ fn view_of(state: &Arc<State>, r: &Read<'_>) -> Result<Option<View>, StoreError>
         true => state.extents.range(first, limit).collect(),
         false => pieces_of(state, first, limit),
     };
+    let ends = |(page, e): &(u32, Extent)| page + e.run.pages;
+    debug_assert!(pieces.is_sorted_by(|a, b| ends(a) <= b.0), "store-X1: extents of a read are in order");
+    assert!(pieces.last().is_none_or(|last| ends(last) <= limit), "extents of a read end in its range");
     Ok(Some(View { offset, end, pieces, patches }))
 }

@@ -198,6 +198,10 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
     answer.put(out);
     match record {
         Record::Write(w) => {
+            let pages: usize = w.placed.iter().map(|p| p.run.pages as usize).sum();
+            assert_eq!(pages, w.crcs.len(), "a write's entry has one CRC per page");
+            let follows = w.placed.is_sorted_by(|a, b| a.page + a.run.pages == b.page);
+            debug_assert!(follows, "a write's pages are in order, without a gap");
             w.object.put(out);
             w.end.put(out);
             w.mtime.put(out);
@@ -234,6 +238,8 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
             r.lease.put(out);
         }
         Record::Punch(p) => {
+            assert!(p.zeroed.len() <= 2, "a hole has two partial pages at most");
+            assert!(p.zeroed.is_sorted_by(|a, b| a.page < b.page), "partial pages of a hole are in order");
             p.object.put(out);
             p.first.put(out);
             p.limit.put(out);
@@ -258,6 +264,8 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
         Record::Scrub(scrub) => put_scrub(scrub, out),
         Record::Nothing => {}
         Record::Patch(p) => {
+            let follows = p.fragments.is_sorted_by(|a, b| a.page + 1 == b.page);
+            debug_assert!(follows, "a small write's fragments are in page order, without a gap");
             p.object.put(out);
             p.offset.put(out);
             p.mtime.put(out);

@@ -64,6 +64,7 @@ impl Engine {
         engine.vol.start()?;
         // 4. Pages that no object names are free.
         let free = engine.named.lock().free(engine.service.lock().sub_block_order);
+        assert_eq!(free.total_pages(), total_pages, "the allocator has the whole data region");
         let mut space = Space::new(free, Freed::at_start(&**engine.vol.disk()));
         space.set_pages(engine.space.lock().pages());
         *engine.space.lock() = space;

@@ -78,6 +78,7 @@ impl Engine {
         };
         let state = object.read();
         let reserved = state.reserved.count(first, limit);
+        debug_assert!(reserved + state.count(first, limit) <= all, "a reserved page has no bytes");
         Reservation { pages: all - reserved - state.count(first, limit), is_mixed: reserved > 0 }
     }
 

@@ -50,9 +50,12 @@ impl Reserved {
             && end >= first
         {
             self.runs.remove(&begin);
+            assert!(self.pages >= (end - begin) as u64, "store-RV2: the sum has each run");
             self.pages -= (end - begin) as u64;
             (first, limit) = (first.min(begin), limit.max(end));
         }
+        let is_apart = self.runs.get_prev(&limit).is_none_or(|(_, end)| *end < first);
+        debug_assert!(is_apart, "store-RV1: a run touches none before it");
         self.runs.insert(first, limit);
         self.pages += (limit - first) as u64;
     }

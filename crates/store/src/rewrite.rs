@@ -50,8 +50,15 @@ pub fn rewrite(
 ) -> Result<Rewritten, Failed> {
     let made = Rewritten { base: Base::default(), written: vec![], replaced: vec![] };
     let mut work = Rewriting { leaves, leaf_bytes, made, bytes: vec![], begins: vec![], last: None };
+    debug_assert!(changed.is_sorted_by(|a, b| a < b), "each changed object is merged once, in order");
     match work.all(base, changed, state_of) {
-        Ok(()) => Ok(work.made),
+        Ok(()) => {
+            let made = work.made;
+            let (old, new) =
+                (base.leaves.len() + made.written.len(), made.base.leaves.len() + made.replaced.len());
+            assert_eq!(old, new, "store-L2: each leaf stays or is replaced");
+            Ok(made)
+        }
         Err(e) => {
             work.made.written.iter().for_each(|leaf| leaves.give_back(leaf));
             Err(e)
@@ -208,11 +215,16 @@ impl Rewriting<'_> {
     fn put_about(&mut self, bytes: usize) -> Result<(), Failed> {
         let count = self.count_about(bytes);
         let end = self.end_of(count);
+        assert!(count > 0 && end > 0, "a leaf has an object");
         let (first, _) = self.begins[0];
         let rest = self.bytes.split_off(end);
         let mut content = std::mem::replace(&mut self.bytes, rest);
         self.last = self.begins.drain(..count).next_back().map(|(id, _)| id);
         self.begins.iter_mut().for_each(|(_, begin)| *begin -= end);
+        assert!(
+            self.begins.first().is_none_or(|(_, begin)| *begin == 0),
+            "records follow each other without a gap"
+        );
         let leaf = self.leaves.write(first, count as u64, &mut content).map_err(Failed::Write)?;
         let leaf = Arc::new(leaf);
         self.made.base.leaves.push(leaf.clone());

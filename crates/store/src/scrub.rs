@@ -153,6 +153,7 @@ impl Engine {
             for crcs in crcs[..now].chunks(READ_PAGES as usize) {
                 let bytes = &mut space[..crcs.len() * PAGE_SIZE];
                 let read = self.verify_pages(id, at, start, crcs, bytes, &mut found.bad)?;
+                assert!(read > 0 && read as usize <= crcs.len(), "a step of the scrub moves on");
                 (at, start) = (at + read, start + u64::from(read));
                 found.pages += read;
                 if (read as usize) < crcs.len() {
@@ -166,6 +167,7 @@ impl Engine {
                 break;
             }
         }
+        assert!(found.pages <= pages_max.max(1), "a part of the scrub is bounded");
         Ok(found)
     }
 

@@ -122,6 +122,8 @@ impl Engine {
         let reserved = state.reserved.count(first, limit);
         let has = state.count(first, limit);
         let patched = state.patches.range(first, limit).count() as u64;
+        debug_assert!(has + reserved <= all, "a reserved page has no bytes");
+        debug_assert!(patched + reserved <= all, "a reserved page has no patch");
         Lacking {
             pages: (all - has - reserved) as u32,
             unpromised: all - patched - reserved,

@@ -255,7 +255,10 @@ impl Tail {
         for _ in 0..ROUNDS_MAX {
             // 1. Close the batch. Later changes join the next one.
             let mut batch = std::mem::take(&mut held.spare);
+            assert!(batch.members.is_empty(), "a spare batch is empty");
             std::mem::swap(&mut batch, &mut held.next);
+            assert!(!batch.members.is_empty(), "a leader has a batch to write");
+            assert_eq!(self.writing_bytes(), 0, "one batch is written at a time");
             self.writing_bytes.store(batch.entries.ring_bytes(), Ordering::Release);
             drop(held);
             // 2. Write it, apply it, report its outcome.

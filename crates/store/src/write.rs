@@ -211,6 +211,9 @@ impl Engine {
             }
             i += run.pages;
         }
+        assert_eq!(i, span.pages, "a write has a place for each page");
+        let bytes: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert_eq!(bytes, span.pages as usize * PAGE_SIZE, "a write has the bytes of each page");
         self.write_parts(w.object, &parts)
     }
 
@@ -269,6 +272,7 @@ fn describe(
         _ => *crc,
     };
     let crcs: Arc<[u32]> = w.crcs.iter().enumerate().map(crc_of).collect();
+    assert_eq!(crcs.len(), span.pages as usize, "store-S2: a write has one CRC per page");
     WriteRecord {
         object: w.object,
         end: w.offset + w.data.len() as u64,
