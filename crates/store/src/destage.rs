@@ -86,7 +86,8 @@ impl Engine {
         self.log_stuck_again()
     }
 
-    /// Folds the oldest patches and trims the log until both are below their pressure limit. The background calls this after `wait_pressed`.
+    /// Folds the oldest patches and trims the log until both are below their pressure limit. The background calls this after
+    /// `wait_pressed`.
     pub(crate) fn relieve(&self) -> Result<(), StoreError> {
         while self.fullness() >= FILL_PRESSED && self.help()? {}
         Ok(())

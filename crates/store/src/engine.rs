@@ -184,9 +184,9 @@ impl Engine {
         &self.merging[spread(object) % MERGE_LOCKS]
     }
 
-    /// store-S3: logs a record and applies it, in one order (tail.rs). `admit` is asked under the tail's lock, and returns the answer that is
-    /// logged with the change. No other change comes between that could alter its result. It is also asked before, without the lock, so that
-    /// the entry is built outside the lock.
+    /// store-S3: logs a record and applies it, in one order (tail.rs). `admit` is asked under the tail's lock, and returns the answer that
+    /// is logged with the change. No other change comes between that could alter its result. It is also asked before, without the lock, so
+    /// that the entry is built outside the lock.
     pub(crate) fn commit<E: From<StoreError>>(
         &self,
         origin: Option<Origin>,
@@ -299,8 +299,8 @@ impl Engine {
         Ok(before)
     }
 
-    /// True if the log has space for an entry. A reserve stays for logging stuck patches again (destage.rs); without it the log could not be
-    /// trimmed.
+    /// True if the log has space for an entry. A reserve stays for logging stuck patches again (destage.rs); without it the log could not
+    /// be trimmed.
     fn is_log_room(&self, flight: &Flight, bytes: usize) -> bool {
         // In this order, a batch that is just being logged may count twice, but is never missed.
         let under_way = self.tail.writing_bytes() + flight.next.entries.ring_bytes();
@@ -308,8 +308,8 @@ impl Engine {
         used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
     }
 
-    /// store-T2: true if the patch only changes existing bytes of its object, and the mtime. Then any check of another such patch (its pages, its
-    /// promised space, its gate) has the same result before and after this one, even in the same page.
+    /// store-T2: true if the patch only changes existing bytes of its object, and the mtime. Then any check of another such patch (its
+    /// pages, its promised space, its gate) has the same result before and after this one, even in the same page.
     fn is_overwrite(&self, p: &PatchRecord) -> bool {
         let Some(object) = self.index.get(&p.object) else { return false };
         let state = object.read();

@@ -6,7 +6,8 @@
 //! store-I3: `bytes` is an upper bound of the index in leaves.
 //! store-I4: an object whose state differs from the present leaves is in memory.
 //! store-I5: an object with patches is in memory.
-//! store-I6: a thread loads an object before it takes the tail lock, and keeps it loaded while it changes it. Nothing is read under that lock.
+//! store-I6: a thread loads an object before it takes the tail lock, and keeps it loaded while it changes it. Nothing is read under that
+//!     lock.
 //!
 //! A *round* ends where a checkpoint begins. Ending it visits no object: an object that changes before its state was written keeps the old
 //! state beside the new one.
@@ -36,8 +37,8 @@ use disk::alloc::Run;
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
 
-/// Memory of an object without extents (with its places in the shard's tree and in the list of changed objects), of an extent and of a run, as
-/// measured with a counting allocator.
+/// Memory of an object without extents (with its places in the shard's tree and in the list of changed objects), of an extent and of a run,
+/// as measured with a counting allocator.
 const OBJECT_MEMORY: u64 = 480;
 const EXTENT_MEMORY: u64 = 20;
 const RUN_MEMORY: u64 = 64;
@@ -493,8 +494,8 @@ impl Index {
         Ok(out)
     }
 
-    /// One range of up to `max` states. Of lost leaves it has only the objects in memory. It touches two lost leaves at most: where it begins
-    /// and where it ends.
+    /// One range of up to `max` states. Of lost leaves it has only the objects in memory. It touches two lost leaves at most: where it
+    /// begins and where it ends.
     pub fn readable(&self, after: Option<ObjectId>, max: usize) -> Result<Stretch<Arc<State>>, StoreError> {
         self.stretch(after, max, Lost::End)
     }

@@ -3,8 +3,8 @@
 //! Superseded runs wait in log order until the entry that superseded them is sealed. Before that a recovery may need their old bytes. Runs
 //! that no entry named are freed at once.
 //!
-//! store-R1: the pages that are free, or become free by sealing, cover all promised pages that are not taken yet: promises to objects, and to
-//!     clients (`grants`).
+//! store-R1: the pages that are free, or become free by sealing, cover all promised pages that are not taken yet: promises to objects, and
+//!     to clients (`grants`).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -233,8 +233,8 @@ impl Taken<'_> {
         self.spent.is_some()
     }
 
-    /// Ends the claim before the entry is applied, which ends the promise. In between the pages count as promised and as taken. At worst that
-    /// refuses a request for a moment; in the other order a request could take promised pages.
+    /// Ends the claim before the entry is applied, which ends the promise. In between the pages count as promised and as taken. At worst
+    /// that refuses a request for a moment; in the other order a request could take promised pages.
     pub fn give_up_claim(&self) {
         let claim = self.claim.take();
         if claim > 0 {
@@ -290,8 +290,8 @@ impl Engine {
         self.take_near(pages, None, claim, purpose, None)
     }
 
-    /// As `take`, at `near` if that is free, where the object's stream goes on. If all free pages are promised, takes them out of the grant of
-    /// `holder`.
+    /// As `take`, at `near` if that is free, where the object's stream goes on. If all free pages are promised, takes them out of the grant
+    /// of `holder`.
     pub(crate) fn take_near(
         &self,
         pages: u32,

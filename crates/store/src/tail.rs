@@ -1,8 +1,8 @@
 //! The tail of the log: admits changes into batches, writes them, and applies them (decision 0023).
 //!
-//! A change is admitted under the tail's short lock and joins a batch. A thread that finds no leader becomes the leader: it writes the batch
-//! with one write, applies the entries in their order, and reports the outcome to the other threads. Changes that come meanwhile form the
-//! next batch.
+//! A change is admitted under the tail's short lock and joins a batch. A thread that finds no leader becomes the leader: it writes the
+//! batch with one write, applies the entries in their order, and reports the outcome to the other threads. Changes that come meanwhile form
+//! the next batch.
 //!
 //! store-T1 (log, then apply): no change is visible or answered before its entry is in the log. If the write fails, nothing of the batch is
 //!     applied.
