@@ -171,11 +171,12 @@ impl ObjectStore for Engine {
     }
     fn usage(&self) -> Usage {
         let objects_free = self.objects_free();
+        // Before the lock: a host file system that hangs must not stop every writer.
+        let room_below = self.vol.disk().room_below().unwrap_or(u64::MAX);
         let space = self.space.lock();
         let page = PAGE_SIZE as u64;
         let free = space.free_pages() + space.waiting_pages() + space.freed.out_pages;
         let promised = space.promised_pages();
-        let room_below = self.vol.disk().room_below().unwrap_or(u64::MAX);
         // A page below a patch is free once the patch is folded. Until then no write may take it. Granted space counts as free.
         let stored = promised.saturating_sub(space.patched_over + space.grants.pages());
         Usage {

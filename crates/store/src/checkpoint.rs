@@ -1,8 +1,8 @@
-//! What a checkpoint holds: sessions, damage, and where the leaves of the index lie, which hold the objects (leaf.rs). See
+//! A checkpoint holds the sessions, the damage records and the places of the index's leaves, which hold the objects (leaf.rs). See
 //! docs/formats/ost.md, "Checkpoint".
 //!
-//! The volume below guards the stream with CRCs. Checkpoints of earlier releases have the objects in the stream; they are read too, and
-//! the next checkpoint puts them into leaves.
+//! The volume below protects the stream with CRCs. Checkpoints of earlier releases have the objects in the stream. They are still read, and
+//! the next checkpoint moves the objects into leaves.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -33,47 +33,47 @@ use disk::leaves::{Place, head_bytes};
 
 const MAGIC: [u8; 4] = *b"SOX1";
 const VERSION: u8 = 5;
-/// Those before had the objects in the stream.
+/// Up to this version the stream has the objects.
 const VERSION_OF_STREAM: u8 = 4;
-/// And those before that neither service nor patches.
+/// Up to this version there are neither service times nor patches.
 const VERSION_WITHOUT_PATCHES: u8 = 3;
-/// And those before that no scrub.
+/// Up to this version there is no scrub state.
 const VERSION_WITHOUT_SCRUB: u8 = 2;
 
 /// Session 8, begun 10, used slots 1, each used slot: number 1, sequence 5, seq 10, answer 10.
 pub const SESSION_BYTES_MAX: u64 = 19 + 64 * 26;
 /// A damage record: object 24, offset 8, kind 1, time 8.
 const DAMAGE_BYTES: u64 = 41;
-/// Kept free for writes that were admitted and are not yet in the index: 64 at once of 257 pages each.
+/// Kept free for writes that were admitted and are not yet in the index: 64 concurrent ones of 257 pages each.
 const ADMITTED_BYTES: u64 = 64 * (OBJECT_BYTES_MAX + 257 * (EXTENT_BYTES_MAX + 4));
 
 /// A leaf: its first object 21, objects 5, bytes 5, CRC 4, count of runs 3; and a run: place 6, pages 3.
 const LEAF_BYTES_MAX: u64 = 38;
 const RUN_BYTES_MAX: u64 = 9;
 
-/// Bytes that objects may take in leaves, in slots of `slot_bytes`; the rest is for writes under way.
+/// Bytes that objects may take in leaves, in slots of `slot_bytes`. The rest is for writes that were admitted but not yet applied.
 pub fn index_bytes_max(slot_bytes: u64) -> u64 {
     objects_bytes_max(slot_bytes).saturating_sub(ADMITTED_BYTES)
 }
 
-/// Bytes that sessions may take in the head of a checkpoint, of a medium with so many pages of data.
+/// Bytes that sessions may take in the head of a checkpoint, on a medium with `data_pages` pages of data.
 pub fn sessions_bytes_max(slot_bytes: u64, data_pages: u64) -> u64 {
     let head = head_bytes(slot_bytes);
     let chunk_heads = (head / (1 << 20) + 2) * 32;
     let damage = DAMAGE_MAX as u64 * DAMAGE_BYTES;
-    // Of leaves half a page long and a page apart, more than there can be.
+    // As for leaves half a page long and a page apart: more leaves than can exist.
     let area_pages = 2 * (slot_bytes - head) / 4096;
     let leaves = area_pages / 4 * (LEAF_BYTES_MAX + RUN_BYTES_MAX);
     let rest = SCRUB_BYTES + SERVICE_BYTES + Named::bytes_max(data_pages) + 128;
     head.saturating_sub(chunk_heads + damage + leaves + rest)
 }
 
-/// Slots with something done in them, by number.
+/// Slots that have executed a request, with their numbers.
 type UsedSlots = Vec<(u8, Slot)>;
 
-/// The state at one point of the log, but for the objects.
+/// The state at one point of the log, without the objects.
 pub struct Head {
-    /// Each with the entry that began it and its used slots.
+    /// Each with the log entry that began it and its used slots.
     pub sessions: Vec<(SessionId, Seq, UsedSlots)>,
     pub damage: Vec<Damage>,
     pub scrub: Scrub,
@@ -83,30 +83,30 @@ pub struct Head {
     pub named: Named,
 }
 
-/// Pages of all objects.
+/// Page counts over all objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Pages {
     pub reserved: u64,
     pub patched: u64,
-    /// Those of them that have a page below.
+    /// Patched pages that have a data page below the patch.
     pub patched_over: u64,
 }
 
-/// What a checkpoint says of objects.
+/// The objects of a checkpoint.
 pub enum Objects {
     Leaves(Base),
-    /// As earlier releases have them, in order.
+    /// As earlier releases have them, in id order.
     Stream(Vec<(ObjectId, State)>),
 }
 
 impl Engine {
-    /// Brings the index up to date and trims the log.
+    /// Writes the changed objects to leaves, commits a checkpoint and trims the log.
     pub(crate) fn make_checkpoint(&self) -> Result<(), StoreError> {
         let _one = self.checkpointing.lock();
         self.checkpoint_alone()
     }
 
-    /// For those who found memory full of changed objects; who waited for another that made room is served.
+    /// For a caller that found memory full of changed objects. It skips its checkpoint if one that it waited for has freed memory.
     pub(crate) fn make_index_room(&self) -> Result<(), StoreError> {
         let _one = self.checkpointing.lock();
         if self.index.is_full() { self.checkpoint_alone() } else { Ok(()) }
@@ -116,17 +116,21 @@ impl Engine {
         if let Some(why) = self.vol.failure() {
             return Err(VolumeError::Failed(why.into()).into());
         }
-        // 1. Everything, as of one entry. What is changed from here on leaves the old state to the checkpoint.
+        // 1. Snapshot all state as of one log entry. Later changes keep the old state for the checkpoint.
         let (at, from, head, mut changed, pinned, stamp) = {
             let _tail = self.tail.still();
             let at = self.vol.position();
             let from = self.oldest_patch().unwrap_or(at);
+            assert!(
+                from.pos <= at.pos && from.seq <= at.seq,
+                "store-G3: live patches begin before the log's end"
+            );
             let changed = self.index.begin_checkpoint();
             let pinned = self.space.lock().take_pinned();
             self.overlay.folded.store(0, Ordering::Relaxed);
             (at, from, self.head(changed.totals), changed, pinned, self.readers.changed())
         };
-        // 2. Leaves, which nothing names yet, and the head, which names them.
+        // 2. Write the leaves, which no checkpoint names yet, and the head, which names them.
         let made = self.index.rewrite(&mut changed, self.settings.leaf_bytes);
         let made = made.map_err(|e| self.not_rewritten(e)).and_then(|made| {
             let done = self.write_head(&head, &made.base).and_then(|stream| {
@@ -141,7 +145,7 @@ impl Engine {
                 }
             }
         });
-        // 3. They count, or all is as it was.
+        // 3. Adopt the new leaves, or go back to the state before.
         match made {
             Ok(made) => {
                 self.index.end_checkpoint(changed, Some(made));
@@ -163,13 +167,16 @@ impl Engine {
     fn not_rewritten(&self, failed: Failed) -> StoreError {
         match failed {
             Failed::Read(e) => self.index.unreadable(e),
-            // Nothing names what was to be written, so nothing that was promised is in doubt.
+            // No checkpoint names the leaf that could not be written, so no acknowledged change is in doubt.
             Failed::Write(e) => VolumeError::CheckpointWrite(e).into(),
         }
     }
 
     fn write_head(&self, head: &Head, base: &Base) -> Result<Vec<u8>, StoreError> {
         let mut stream = Vec::new();
+        let is_in_order = head.sessions.is_sorted_by(|a, b| a.0 < b.0);
+        debug_assert!(is_in_order, "a checkpoint has each session once, in order");
+        assert_eq!(base.leaves.is_empty(), base.last.is_none(), "leaves have a last object");
         put_head(head, base, &mut stream);
         let [slot, _] = self.vol.layout().slots;
         let capacity = head_bytes(slot.end - slot.start);
@@ -180,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Under the tail lock: everything but the objects, as of the last entry.
+    /// Under the tail lock: all state except the objects, as of the last entry.
     fn head(&self, totals: Totals) -> Head {
         let used = |session: &Session| -> UsedSlots {
             let slots = session.slots.iter().enumerate();
@@ -196,7 +203,7 @@ impl Engine {
         Head { sessions, damage, scrub, service, totals, pages, named }
     }
 
-    /// Puts a checkpoint's content into an empty engine. `kept`: where the checkpoint itself lies.
+    /// Loads a checkpoint's content into an empty engine. `kept`: the range of the medium where the checkpoint itself lies.
     pub(crate) fn load(&self, head: Head, objects: Objects, kept: Range<u64>) -> Result<(), StoreError> {
         for (session, begun, slots) in head.sessions {
             self.apply_session_begin(session, begun);
@@ -226,7 +233,7 @@ impl Engine {
         Ok(())
     }
 
-    /// One of a checkpoint of an earlier release.
+    /// Loads one object of a checkpoint of an earlier release.
     fn load_object(&self, id: &ObjectId, state: State) -> Result<(), StoreError> {
         let _object = self.index.load(id)?;
         self.count_patches(state.patches.len() as i64);
@@ -288,8 +295,8 @@ fn put_base(base: &Base, buf: &mut Vec<u8>) {
     }
 }
 
-/// Reads a stream that `put_head` wrote, or an earlier release. `InvalidData` if it is anything else.
-/// `point`: where the log begins that has the patches' bytes. `data_pages`: of the medium.
+/// Reads a stream that `put_head` or an earlier release wrote; `InvalidData` if it is anything else.
+/// `point`: where the log with the patches' bytes begins. `data_pages`: data pages of the medium.
 pub fn read_checkpoint(from: &mut dyn Read, point: LogPoint, data_pages: u64) -> io::Result<(Head, Objects)> {
     let mut r = io::BufReader::with_capacity(256 << 10, from);
     let r = &mut r;
@@ -361,7 +368,7 @@ fn get_base(r: &mut impl Read) -> io::Result<Base> {
             room += u64::from(pages) * 4096;
             place = start + i64::from(pages);
         }
-        // As many pages as the bytes need.
+        // A leaf has exactly as many pages as its bytes need.
         if objects == 0
             || bytes == 0
             || bytes > room

@@ -1,13 +1,13 @@
-//! What an object has of its pages, in chunks of neighbouring pages: a clone shares them, and the next change copies the one that it
-//! touches. A checkpoint clones under the engine's tail lock, so it must not matter how much an object has.
+//! Per-page state of an object (extents, patches) in chunks of neighbouring pages. A clone shares the chunks, and the next change copies
+//! the one that it touches. A checkpoint clones under the engine's tail lock, so a clone's cost must not grow with the object.
 //!
-//! Most objects have pages in one chunk only; such a chunk is held as it is, without a list and a reference count.
-//! store-C1: chunks are in the order of their numbers.  store-C2: an empty chunk is taken out by who emptied it.
+//! Most objects have pages in one chunk only. Such a chunk is held directly, without a list and a reference count.
+//! store-C1: chunks are in the order of their numbers.  store-C2: a caller that empties a chunk also removes it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pages of a chunk, 8 MiB: to copy one takes a few microseconds, and a list of those of 2 GiB less than that.
+/// Pages of a chunk, 8 MiB: to copy one chunk takes a few microseconds; to copy the chunk list of a 2 GiB object takes less.
 pub const CHUNK_PAGES: u32 = 2048;
 
 /// Chunks by their number, which is that of their first page divided by `CHUNK_PAGES`.
@@ -34,7 +34,7 @@ impl<C: Clone + Default> Chunks<C> {
         }
     }
 
-    /// Which of the chunks there are have pages of `[first, limit)`; for `at` and `at_mut`.
+    /// Indexes, for `at` and `at_mut`, of the existing chunks that overlap pages `[first, limit)`.
     pub fn between(&self, first: u32, limit: u32) -> Range<usize> {
         let before = |number: u32| match self {
             Chunks::One(only, _) => (*only < number) as usize,
@@ -58,14 +58,14 @@ impl<C: Clone + Default> Chunks<C> {
         one.into_iter().chain(many.iter().map(|(number, chunk)| (*number, &**chunk)))
     }
 
-    /// To be changed; copied if it is shared.
+    /// A chunk for changing; it is copied if it is shared.
     pub fn at_mut(&mut self, index: usize) -> &mut C {
         match self {
             Chunks::One(_, chunk) => chunk,
             Chunks::Many(all) => Arc::make_mut(&mut all[index].1),
         }
     }
-    /// As `at_mut`; an empty one is made if there is none.
+    /// As `at_mut`, by number; inserts an empty chunk if there is none.
     pub fn get_mut(&mut self, number: u32) -> &mut C {
         let is_empty = matches!(self, Chunks::Many(all) if all.is_empty());
         if is_empty {
@@ -79,6 +79,7 @@ impl<C: Clone + Default> Chunks<C> {
         match self {
             Chunks::One(_, chunk) => chunk,
             Chunks::Many(all) => {
+                debug_assert!(all.is_sorted_by(|a, b| a.0 < b.0), "store-C1");
                 let found = all.binary_search_by_key(&number, |(number, _)| *number);
                 let at = found.unwrap_or_else(|at| {
                     all.insert(at, (number, Arc::default()));
@@ -89,14 +90,14 @@ impl<C: Clone + Default> Chunks<C> {
         }
     }
 
-    /// Empties one without copying it, if it is shared.
+    /// Empties a chunk, without copying it if it is shared.
     pub fn clear(&mut self, index: usize) {
         match self {
             Chunks::One(_, chunk) => *chunk = C::default(),
             Chunks::Many(all) => all[index].1 = Arc::default(),
         }
     }
-    /// Takes those out that are empty (store-C2).
+    /// Removes the empty chunks (store-C2).
     pub fn drop_empty(&mut self, is_empty: impl Fn(&C) -> bool) {
         match self {
             Chunks::One(_, chunk) if is_empty(chunk) => *self = Chunks::default(),

@@ -1,7 +1,7 @@
-//! Objects as bytes of the index: in its leaves, and in the checkpoints of earlier releases. See docs/formats/ost.md, "Index".
+//! Encoding of objects in the leaves of the index, and in the checkpoints of earlier releases. See docs/formats/ost.md, "Index".
 //!
-//! Whole numbers as LEB128 varints, differences where neighbours are near.
-//! store-K1: no object takes more than the `*_BYTES_MAX` here say, so that room can be checked before a write is admitted.
+//! Integers are LEB128 varints, delta-encoded where neighbours are close.
+//! store-K1: no object takes more than the `*_BYTES_MAX` here say, so that space can be checked before a write is admitted.
 
 use std::io::{self, Read};
 
@@ -14,18 +14,18 @@ use crate::patch::{Patch, Patches};
 use crate::reserved::Reserved;
 use disk::alloc::Run;
 
-/// Varints: its bytes 5, fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5, counts
-/// of reserved runs and patches 10.
+/// Varints: record length 5, fid 10, generation 5, component 3, stripe 3, flags 1, length 7, mtime 10 + 5, lease 10, extent count 5,
+/// counts of reserved runs and patches 10.
 pub const OBJECT_BYTES_MAX: u64 = 74;
-/// Varints: page gap 5, place 7 (below 2^48, as a difference with sign), pages 2; each page's CRC is counted apart.
+/// Varints: page gap 5, place 7 (below 2^48, as a signed difference), pages 2; each page's CRC is counted separately.
 pub const EXTENT_BYTES_MAX: u64 = 14;
-/// A reserved page: as an extent of one page with its CRC, which it may become, or as a run of its own (gap 5, pages 5), whichever
-/// its neighbours make of it: both, to be safe.
+/// A reserved page: an extent of one page with its CRC, which it may become, or a run of its own (gap 5, pages 5). Its neighbours
+/// decide which, so both are counted.
 pub const RESERVED_PAGE_BYTES: u64 = EXTENT_BYTES_MAX + 4 + 10;
-/// A patched page: its name (page gap 5, entry 10), and the extent of one page with its CRC that it becomes.
+/// A patched page: its patch (page gap 5, log entry 10), and the extent of one page with its CRC that it becomes.
 pub const PATCHED_PAGE_BYTES: u64 = 15 + EXTENT_BYTES_MAX + 4;
 
-/// An object of a leaf, behind its length.
+/// Appends an object's record as a leaf has it: its length, then the object.
 pub fn put_record(buf: &mut Vec<u8>, id: &ObjectId, state: &State) {
     let mut object = Vec::with_capacity(64);
     put_object(&mut object, id, state);
@@ -33,13 +33,13 @@ pub fn put_record(buf: &mut Vec<u8>, id: &ObjectId, state: &State) {
     buf.extend_from_slice(&object);
 }
 
-/// One object of a leaf, as it lies there.
+/// One object of a leaf, still encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord<'a> {
     pub id: ObjectId,
-    /// Its length too.
+    /// The whole record, with its length.
     pub bytes: &'a [u8],
-    /// All but its length.
+    /// The record without its length.
     object: &'a [u8],
 }
 
@@ -51,7 +51,7 @@ impl RawRecord<'_> {
     }
 }
 
-/// The objects of a leaf in order. It ends behind the first that makes no sense.
+/// The objects of a leaf in order. The iterator ends after the first malformed record.
 pub struct Records<'a> {
     rest: &'a [u8],
 }
@@ -137,7 +137,7 @@ fn put_object(buf: &mut Vec<u8>, id: &ObjectId, state: &State) {
     }
 }
 
-/// `named_after`: the entry that those which begin patches are counted from; `None`: a form that knows no patches.
+/// `named_after`: the log entry from which patches' first entries are counted; `None`: the encoding has no patches.
 pub fn get_object(
     r: &mut impl Read,
     fid_before: u64,
@@ -188,7 +188,7 @@ fn get_reserved(r: &mut impl Read, extents: &ExtentMap) -> io::Result<Reserved> 
     for i in 0..get_limited(r, limit, "count of reserved runs")? {
         let first = page + get_limited(r, limit, "page gap")?;
         let end = first + get_limited(r, limit, "pages of a reserved run")?;
-        // Runs do not touch, and what has bytes is not reserved.
+        // Runs do not touch, and a page that has data is not reserved.
         let is_sound = first < end && end <= limit && (i == 0 || first > page);
         if !is_sound || extents.count(first as u32, end as u32) > 0 {
             return Err(malformed("reserved run"));

@@ -1,4 +1,4 @@
-//! Damage records: what is known to be lost, kept over restarts until an operator clears it.
+//! Damage records: data known to be lost. They are kept over restarts until an operator clears them.
 
 use types::{Fid, ObjectId};
 
@@ -7,16 +7,16 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::record::Record;
 
-/// Most records kept: 41 bytes each, and an operator who has this many does not need more to know what to do.
+/// Most records kept, 41 bytes each. More of them would not change an operator's decision.
 pub const DAMAGE_MAX: usize = 4096;
 
-/// What became of a damage record.
+/// The result of recording a damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It is on the list now.
+    /// It was added to the list.
     New,
     Known,
-    /// It is not on the list: that has `DAMAGE_MAX` records.
+    /// It was not added: the list has `DAMAGE_MAX` records.
     Full,
 }
 
@@ -55,7 +55,7 @@ impl Engine {
 
     pub(crate) fn apply_damage(&self, d: &Damage) {
         let mut known = self.damage.lock();
-        // Two who found the same at once both got past the check; the first one's time stays.
+        // Two threads that found the same damage concurrently both pass the check in `keep_damage`. The first record's time stays.
         if known.len() < DAMAGE_MAX {
             known.entry((d.object, d.offset, d.kind)).or_insert(d.found_sec);
         }

@@ -86,7 +86,8 @@ impl Engine {
         self.log_stuck_again()
     }
 
-    /// Folds the oldest patches and trims the log until both are below their pressure limit. The background calls this after `wait_pressed`.
+    /// Folds the oldest patches and trims the log until both are below their pressure limit. The background calls this after
+    /// `wait_pressed`.
     pub(crate) fn relieve(&self) -> Result<(), StoreError> {
         while self.fullness() >= FILL_PRESSED && self.help()? {}
         Ok(())
@@ -189,6 +190,7 @@ impl Engine {
 
     /// Queues the patches of these pages, which began with entry `since`. The caller holds the tail lock.
     pub(crate) fn name_patches(&self, object: &ObjectId, pages: &[u32], since: Seq, point: LogPoint) {
+        assert!(point.seq < since, "store-OV1: a name's point is before its entry");
         let name =
             |page: &u32| Name { pos: point.pos, since, object: *object, page: *page, before: point.seq };
         self.overlay.queue.lock().names.extend(pages.iter().map(name));
@@ -229,6 +231,8 @@ impl Engine {
         if found.is_empty() {
             return Ok(vec![]);
         }
+        let count = found.len();
+        assert!(count <= BATCH_PAGES, "a batch of the destager is bounded");
         // 2. Make whole pages, in one buffer.
         let unit = self.settings.write_unit as usize;
         let space = work.bytes.space((found.len() * PAGE_SIZE).next_multiple_of(unit));
@@ -245,6 +249,12 @@ impl Engine {
             }
         }
         drop(reading);
+        assert_eq!(jobs.len() + stuck.len(), count, "each page of a batch is folded or stuck");
+        let key = |job: &Job| (job.name.object, job.name.page);
+        debug_assert!(
+            jobs.is_sorted_by(|a, b| key(a) < key(b)),
+            "the destager writes in object and page order"
+        );
         if jobs.is_empty() {
             return Ok(stuck);
         }
@@ -327,6 +337,8 @@ impl Engine {
 
     /// Replaces patches by extents at the pages' new places, under the tail lock.
     fn move_in(&self, jobs: &[Job], mut taken: Taken<'_>) {
+        let count: usize = taken.runs.iter().map(|run| run.pages as usize).sum();
+        assert!(count >= jobs.len(), "each page that is folded has a place");
         let mut places = taken.runs.iter().flat_map(|run| run.start..run.end());
         let mut freed: Vec<Run> = Vec::new();
         let mut unused: Vec<u64> = Vec::new();
@@ -370,6 +382,9 @@ impl Engine {
                 });
             }
             unused.extend(places);
+            assert_eq!(folded + unused.len(), count, "store-G2: each place is used or freed");
+            let below: u64 = freed.iter().map(|run| u64::from(run.pages)).sum();
+            assert_eq!(below, over, "store-P2: the pages below folded patches are superseded, and no others");
             {
                 let mut named = self.named.lock();
                 freed.iter().for_each(|run| named.remove(*run));
@@ -417,6 +432,7 @@ impl Engine {
             if from >= to {
                 continue;
             }
+            assert!(to <= PAGE_SIZE, "a part of a patch lies in its page");
             let bytes = &bytes[..to - from];
             let fragments = vec![Fragment::new(name.page, from, bytes, crc32c(bytes))];
             let (object, offset) = (name.object, begin + from as u64);
@@ -428,6 +444,7 @@ impl Engine {
         }
         // All of it is past the object's end, so there was nothing to log.
         let Some(since) = first else { return Ok(()) };
+        assert!(point.seq < since, "store-OV1: a patch logged again starts after the log's end before it");
         self.index.change(&name.object, |state| state.patches.begin_at(name.page, since));
         let again = Name { pos: point.pos, since, before: point.seq, ..*name };
         let mut queue = self.overlay.queue.lock();

@@ -1,4 +1,4 @@
-//! Removing objects, and fencing: the two changes that need no data space.
+//! Destroying and fencing objects: the two changes that need no data space.
 
 use types::{ObjectId, Seq};
 
@@ -34,7 +34,7 @@ impl Engine {
         if kept.attrs().lease >= lease {
             return Ok(());
         }
-        // An object that is in the index has its room.
+        // An object in the index already has its space there.
         if kept.read().is_absent() {
             self.check_index_room(OBJECT_BYTES_MAX, Wish::Fence)?;
         }

@@ -1,9 +1,9 @@
-//! Giving freed space back to the medium, which under a sparse file is the host's.
+//! Discarding freed space (TRIM), which for a sparse file returns it to the host file system.
 //!
-//! store-D1: a run is taken out of the free space while it is discarded, so nobody's bytes can be in it. store-D2: only what no recovery wants
-//! to see is ever free (store-O1), so a discard is as safe as a reuse. store-D3: which space is due is `disk::freed`'s to say: none that was just
-//! freed, and all in the end, also what an earlier process freed. store-D4: so much stays free meanwhile that no writer misses what is out.
-//! store-D5: what a hung device may yet discard stays out until the next start.
+//! store-D1: a run is out of the allocator while it is discarded, so no write can use it. store-D2: no page that a recovery may read is
+//! ever free (store-O1), so a discard is as safe as a reuse. store-D3: `disk::freed` decides which space is due: none that was just freed,
+//! and in the end all of it, also space that an earlier process freed. store-D4: enough space stays free meanwhile that no writer misses
+//! the run being discarded. store-D5: a run that a hung device may still discard stays out of the allocator until the next start.
 
 use std::io::ErrorKind;
 
@@ -16,13 +16,16 @@ use crate::error::StoreError;
 use crate::space::{Space, reserve_pages};
 
 impl Space {
-    /// store-D1: takes out the next run to discard.
+    /// store-D1: takes the next run to discard out of the allocator.
     fn take_discardable(&mut self) -> Option<Run> {
         let (promised, total) = (self.promised_pages(), self.total_pages());
         // store-D4
         let may =
             |buddy: &Buddy| buddy.free_pages().saturating_sub(promised) >= total / 8 + reserve_pages(total);
-        self.freed.take(&mut self.buddy, may)
+        let run = self.freed.take(&mut self.buddy, may)?;
+        assert!(run.end() <= total, "store-D1: only the data region is discarded");
+        assert!(self.promised_pages() <= self.free_pages(), "store-D4: promised pages stay free meanwhile");
+        Some(run)
     }
 
     fn return_discarded(&mut self, run: Run) {
@@ -31,7 +34,7 @@ impl Space {
 }
 
 impl Engine {
-    /// A round: discards some of what was freed a while ago and is free still.
+    /// One round: discards up to `RUNS_MAX` runs that were freed a while ago and are still free.
     pub(crate) fn discard_freed(&self) -> Result<(), StoreError> {
         let _one = self.discarding.lock();
         let is_short = disk::is_host_short(&**self.vol.disk());
@@ -40,7 +43,7 @@ impl Engine {
             let Some(run) = self.space.lock().take_discardable() else { break };
             let (at, len) = (self.at(run.start), run.pages as u64 * PAGE_SIZE as u64);
             let done = self.vol.disk().discard(at, len);
-            // store-D5: else it could erase what was written there meanwhile, and acknowledged.
+            // store-D5: a late discard would erase data written there since, and acknowledged.
             match done.as_ref().is_err_and(|e| e.kind() == ErrorKind::TimedOut) {
                 true => self.vol.check_media()?,
                 false => self.space.lock().return_discarded(run),

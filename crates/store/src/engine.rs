@@ -184,9 +184,9 @@ impl Engine {
         &self.merging[spread(object) % MERGE_LOCKS]
     }
 
-    /// store-S3: logs a record and applies it, in one order (tail.rs). `admit` is asked under the tail's lock, and returns the answer that is
-    /// logged with the change. No other change comes between that could alter its result. It is also asked before, without the lock, so that
-    /// the entry is built outside the lock.
+    /// store-S3: logs a record and applies it, in one order (tail.rs). `admit` is asked under the tail's lock, and returns the answer that
+    /// is logged with the change. No other change comes between that could alter its result. It is also asked before, without the lock, so
+    /// that the entry is built outside the lock.
     pub(crate) fn commit<E: From<StoreError>>(
         &self,
         origin: Option<Origin>,
@@ -248,6 +248,8 @@ impl Engine {
         let answer = admit(Asked::ForGood)?;
         draft.set_answer(answer);
         // 2. Add it to the batch.
+        assert!(draft.bytes.len() <= self.vol.payload_bytes_max(), "an entry fits into the log");
+        assert!(is_shared || held.is_empty(), "store-T2: only an overwrite joins changes under way");
         let place = held.next.members.len();
         held.next.entries.push(Epoch(self.epoch.load(Ordering::Relaxed)), &draft.bytes, draft.crc);
         held.next.members.push(Member { origin, answer, record: record.clone() });
@@ -280,7 +282,11 @@ impl Engine {
 
     /// store-T1: writes the whole batch to the log before it applies the first entry.
     fn write_batch(&self, batch: &mut Batch, freed: &mut Vec<Run>) -> Result<LogPoint, VolumeError> {
+        assert!(!batch.members.is_empty(), "a batch has an entry");
+        assert_eq!(batch.entries.len(), batch.members.len(), "a batch has one entry per member");
         let before = self.vol.append_many(&mut batch.entries)?;
+        let last = before.seq.0 + batch.members.len() as u64;
+        assert!(self.vol.last_seq().0 >= last, "store-T1: the batch is in the log before it is applied");
         self.tail.note_written();
         let mut point = before;
         for (member, bytes) in batch.members.iter().zip(batch.entries.sizes()) {
@@ -289,11 +295,12 @@ impl Engine {
             self.apply(&entry, &member.record, freed);
             point = LogPoint { seq, pos: point.pos + bytes };
         }
+        assert_eq!(point.seq.0, last, "every entry of the batch is applied");
         Ok(before)
     }
 
-    /// True if the log has space for an entry. A reserve stays for logging stuck patches again (destage.rs); without it the log could not be
-    /// trimmed.
+    /// True if the log has space for an entry. A reserve stays for logging stuck patches again (destage.rs); without it the log could not
+    /// be trimmed.
     fn is_log_room(&self, flight: &Flight, bytes: usize) -> bool {
         // In this order, a batch that is just being logged may count twice, but is never missed.
         let under_way = self.tail.writing_bytes() + flight.next.entries.ring_bytes();
@@ -301,8 +308,8 @@ impl Engine {
         used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
     }
 
-    /// store-T2: true if the patch only changes existing bytes of its object, and the mtime. Then any check of another such patch (its pages, its
-    /// promised space, its gate) has the same result before and after this one, even in the same page.
+    /// store-T2: true if the patch only changes existing bytes of its object, and the mtime. Then any check of another such patch (its
+    /// pages, its promised space, its gate) has the same result before and after this one, even in the same page.
     fn is_overwrite(&self, p: &PatchRecord) -> bool {
         let Some(object) = self.index.get(&p.object) else { return false };
         let state = object.read();

@@ -1,18 +1,19 @@
-//! Why the store refused or failed. Every variant but `Volume(Failed)` is definite: the change was not made.
+//! Errors of the store. Every variant but `Volume(Failed)` is definite: the change was not made.
 
 use types::{Code, Fault, ObjectId};
 
-/// How bytes are damaged. The numbers are on wire and disk.
+/// The kind of a damage. The numbers are on wire and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum DamageKind {
-    /// The bytes are other than those written.
+    /// The bytes do not match their checksum.
     Checksum = 1,
     /// The object should exist and does not.
     Missing = 2,
     /// The medium reported an error.
     Medium = 3,
-    /// A leaf of the index is lost: of the record's object, its first, and those behind it nothing can be told. The offset is the medium's.
+    /// A leaf of the index is lost. The record names its first object; the state of all objects in it is unknown. The offset is on the
+    /// medium.
     Index = 4,
 }
 
@@ -25,35 +26,35 @@ impl DamageKind {
 
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The bytes arrived other than they were sent. Send again.
+    /// The bytes changed on the way. The caller sends them again.
     #[error("object {object}: bytes at {offset} arrived with a wrong checksum; send them again")]
     BadChecksum { object: ObjectId, offset: u64 },
-    /// A page of the object cannot be given back as it was written; the caller records it.
+    /// A page of the object cannot be returned as it was written. The caller records the damage.
     #[error("object {object}: page at {offset} is damaged ({kind:?}); see `stria damage`")]
     Damaged { object: ObjectId, offset: u64, kind: DamageKind },
     /// Nothing was written.
     #[error("no space: {0}; delete files or add a target")]
     NoSpace(&'static str),
-    /// The caller's gate refused.
+    /// The caller's gate refused the request.
     #[error("{0}")]
     Refused(Fault),
     #[error("too many {what} (limit {max})")]
     TooMany { what: &'static str, max: usize },
-    /// What the volume holds does not make sense although its checksums are right: a bug or a foreign volume.
+    /// The volume's content is malformed although its checksums match: a bug or a foreign volume.
     #[error("corrupt index: {0}; run fsck")]
     Corrupt(String),
-    /// A part of the index cannot be read: of the objects there nothing can be said, and no checkpoint can be made.
+    /// A part of the index cannot be read: the state of its objects is unknown, and no checkpoint can be made.
     #[error(
         "the index cannot be read at medium offset {at}: {source}; if that stays so, format the target anew and copy its files back"
     )]
     Index { at: u64, source: std::io::Error },
-    /// The page may be read later: nothing says that it is damaged.
+    /// The page may be readable later; it is not known to be damaged.
     #[error("object {object}: page at {offset} cannot be read now: the device hangs")]
     Hung { object: ObjectId, offset: u64 },
     /// The medium failed while data was written.
     #[error("object {object}: writing at medium offset {at}: {source}")]
     Medium { object: ObjectId, at: u64, source: std::io::Error },
-    /// Freed space could not be given back to the medium; it is free all the same.
+    /// Freed space could not be discarded on the medium; it is free nevertheless.
     #[error("discarding at medium offset {at}: {source}")]
     Discard { at: u64, source: std::io::Error },
     #[error(transparent)]

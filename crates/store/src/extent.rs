@@ -1,9 +1,9 @@
-//! An object's extent map: which pages lie where, with each page's CRC.
+//! An object's extent map: where each page lies on the medium, and its CRC.
 //!
-//! It is kept in chunks (chunks.rs), and an extent that crosses the border of two becomes two. A chunk's pieces are 16 bytes each, and its CRCs
-//! are in one row: an extent of one page takes 20 bytes, and a put that replaces whole pieces moves nothing.
+//! It is kept in chunks (chunks.rs); an extent that crosses a chunk border becomes two. A chunk's pieces are 16 bytes each, and its CRCs
+//! are in one array: an extent of one page takes 20 bytes, and a put that replaces whole pieces moves nothing.
 //! store-X1: extents do not overlap, none is empty and none crosses the border of a chunk.  store-X2: `pages` and `extents` are their sums.
-//! store-X3: a chunk has one CRC per page that it has, in page order; `rank` says how many of them lie before a piece.
+//! store-X3: a chunk has one CRC per page of its pieces, in page order; `rank` is the number of CRCs before a piece's first.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ enum Crcs {
     Many { all: Arc<[u32]>, skip: u32 },
 }
 
-/// Neighbouring pages of an object that are neighbours on the medium.
+/// Contiguous pages of an object that are contiguous on the medium.
 #[derive(Clone, Debug)]
 pub struct Extent {
     pub run: Run,
@@ -26,7 +26,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// `run.pages` CRCs of `all` from `skip` on.
+    /// Its CRCs are `run.pages` of `all`, from index `skip` on.
     pub fn new(run: Run, all: &Arc<[u32]>, skip: u32) -> Extent {
         assert!(run.pages > 0 && all.len() >= (skip + run.pages) as usize, "one CRC per page");
         match run.pages {
@@ -46,7 +46,7 @@ impl Extent {
     }
 }
 
-/// An extent, or a part of one, where it lies in the map.
+/// An extent, or a part of one, borrowed from the map.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     pub run: Run,
@@ -65,7 +65,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Where one page lies and what its CRC is: equal sites hold equal bytes for who reads since before he saw the first (readers.rs).
+/// The place and CRC of one page. Equal sites hold equal bytes for a thread whose `Reading` began before it saw the first (readers.rs).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
     pub page: u64,
@@ -88,7 +88,7 @@ impl Piece {
     fn end_rank(&self) -> usize {
         self.rank as usize + self.pages as usize
     }
-    /// The part within pages `[first, limit)`, some of which it has.
+    /// The part within pages `[first, limit)`, which must overlap the piece.
     fn clip(&self, first: u32, limit: u32) -> Piece {
         let begin = first.max(self.page as u32);
         let skip = begin - self.page as u32;
@@ -112,20 +112,23 @@ struct Chunk {
 }
 
 impl Chunk {
-    /// Those that have pages of `[first, limit)`.
+    /// Indexes of the pieces that overlap pages `[first, limit)`.
     fn between(&self, first: u32, limit: u32) -> Range<usize> {
         let from = self.pieces.partition_point(|p| p.end() <= first);
         let some = self.pieces[from..].partition_point(|p| (p.page as u32) < limit);
         from..from + some
     }
 
-    /// Puts an extent's place and CRCs, or nothing, in the place of pages `[first, limit)`; what was there is appended to `freed`.
+    /// Replaces pages `[first, limit)` by an extent's place and CRCs, or by nothing. The runs that it replaces are appended to `freed`.
     fn replace(&mut self, first: u32, limit: u32, by: Option<(u64, &[u32])>, freed: &mut Vec<Run>) {
         let (start, crcs) = by.unwrap_or_default();
+        assert!(first < limit && limit <= CHUNK_PAGES, "store-X1: a change of a chunk stays inside it");
+        let is_full = by.is_none() || crcs.len() == (limit - first) as usize;
+        assert!(is_full, "store-X3: an extent has one CRC per page");
         let range = self.between(first, limit);
         let old = &self.pieces[range.clone()];
         freed.extend(old.iter().map(|p| p.clip(first, limit).run()));
-        // Of the CRCs go those of the clipped pieces; where there are none, the new ones go behind those of the pieces before.
+        // The CRCs of the clipped pieces are replaced. Without such pieces, the new CRCs go after those of the piece before.
         let begin = match (old.first(), range.start.checked_sub(1)) {
             (Some(p), _) => p.clip(first, limit).rank as usize,
             (None, Some(before)) => self.pieces[before].end_rank(),
@@ -154,6 +157,13 @@ impl Chunk {
         if more != less {
             self.pieces[behind..].iter_mut().for_each(|p| p.rank = p.rank + more - less);
         }
+        debug_assert!(self.pieces.iter().all(|p| p.pages > 0), "store-X1: no extent is empty");
+        let is_in_order = self.pieces.is_sorted_by(|a, b| a.end() <= b.page as u32);
+        debug_assert!(is_in_order, "store-X1: extents are in order and do not overlap");
+        let is_ranked = self.pieces.is_sorted_by(|a, b| a.end_rank() == b.rank as usize);
+        debug_assert!(is_ranked, "store-X3: ranks count the CRCs before a piece");
+        let count = self.pieces.last().map_or(0, Piece::end_rank);
+        assert_eq!(count, self.crcs.len(), "store-X3: a chunk has one CRC per page");
     }
 
     fn part(&self, p: &Piece) -> Part<'_> {
@@ -161,7 +171,7 @@ impl Chunk {
     }
 }
 
-/// Replaces a range of a row, which grows by a quarter where it must, and shrinks when it is much too long.
+/// Replaces a range of an array. The array grows by a quarter at least, and shrinks when less than half of its capacity is used.
 fn replace<T: Copy + Default>(row: &mut Vec<T>, range: Range<usize>, by: &[T]) {
     let (len, more) = (row.len(), by.len().saturating_sub(range.len()));
     if more > 0 {
@@ -205,15 +215,15 @@ impl ExtentMap {
         self.clipped(first, limit).map(|(chunk, base, p)| (base + p.page as u32, chunk.part(&p).to_extent()))
     }
 
-    /// How many of pages `[first, limit)` there are.
+    /// Number of mapped pages in `[first, limit)`.
     pub fn count(&self, first: u32, limit: u32) -> u64 {
         self.within(first, limit).map(|(begin, end)| (end - begin) as u64).sum()
     }
-    /// The first page at or after `page`.
+    /// The first mapped page at or after `page`.
     pub fn first_from(&self, page: u32) -> Option<u32> {
         self.within(page, u32::MAX).next().map(|(begin, _)| begin)
     }
-    /// The first page at or after `page` that is not there.
+    /// The first page at or after `page` that is not mapped.
     pub fn end_of_run(&self, page: u32) -> u32 {
         let mut at = page;
         for (begin, end) in self.within(page, u32::MAX) {
@@ -224,7 +234,7 @@ impl ExtentMap {
         }
         at
     }
-    /// As `range`, page numbers only: the first, and that after the last.
+    /// As `range`, page numbers only: each piece's first page, and the one after its last.
     pub fn within(&self, first: u32, limit: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.clipped(first, limit).map(|(_, base, p)| (base + p.page as u32, base + p.end()))
     }
@@ -246,7 +256,7 @@ impl ExtentMap {
         Some(Site { page: p.start + skip as u64, crc: chunk.crcs[(p.rank as u32 + skip) as usize] })
     }
 
-    /// Puts an extent at `page`; what it replaces is appended to `freed`.
+    /// Puts an extent at `page`. The runs that it replaces are appended to `freed`.
     pub fn put(&mut self, page: u32, extent: Extent, freed: &mut Vec<Run>) {
         let (mut page, mut start, mut crcs) = (page, extent.run.start, extent.crcs());
         while !crcs.is_empty() {
@@ -261,7 +271,7 @@ impl ExtentMap {
         }
     }
 
-    /// Takes pages `[first, limit)` out; their runs are appended to `freed`.
+    /// Removes pages `[first, limit)`. Their runs are appended to `freed`.
     pub fn cut(&mut self, first: u32, limit: u32, freed: &mut Vec<Run>) {
         let mut is_one_empty = false;
         for at in self.chunks.between(first, limit) {
@@ -291,7 +301,7 @@ impl ExtentMap {
     }
 }
 
-/// Of pages `[first, limit)` those of a chunk, counted from its first.
+/// The part of pages `[first, limit)` that lies in a chunk, counted from the chunk's first page.
 fn inside(number: u32, first: u32, limit: u32) -> (u32, u32) {
     let base = number * CHUNK_PAGES;
     (first.saturating_sub(base), CHUNK_PAGES.min(limit - base))
@@ -307,7 +317,7 @@ mod tests {
         agrees_with_a_table(0, 600, 90, 3000);
         agrees_with_a_table(CHUNK_PAGES - 300, 600, 90, 3000);
         agrees_with_a_table(5 * CHUNK_PAGES - 100, 3 * CHUNK_PAGES as usize, 5000, 200);
-        // The last pages that there can be.
+        // The last pages that a file can have.
         let last = (types::FILE_SIZE_MAX / types::PAGE_SIZE as u64) as u32;
         agrees_with_a_table(last - 600, 600, 90, 300);
     }
@@ -368,7 +378,7 @@ mod tests {
         assert_eq!((map.pages(), map.len(), map.iter().count(), map.chunks.iter().count()), (0, 0, 0, 0));
     }
 
-    /// A clone, which a checkpoint writes meanwhile, stays as it was; and only what is changed is copied.
+    /// A clone, which a checkpoint writes meanwhile, stays as it was. Only the changed chunk is copied.
     #[test]
     fn a_change_copies_the_chunk_that_it_touches() {
         let mut map = ExtentMap::default();

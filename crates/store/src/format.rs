@@ -1,4 +1,4 @@
-//! Dividing a medium: how large the log and the checkpoint slots are.
+//! Formatting a medium: the sizes of the log and of the checkpoint slots.
 
 use disk::Disk;
 use disk::volume::{Format, Label, Volume};
@@ -14,12 +14,12 @@ pub struct Geometry {
     pub checkpoint_bytes: u64,
 }
 
-/// The log is 1/64 of the medium, within bounds: 256 MiB hold two million small writes, which replay in seconds, and
-/// checkpoints at half of it are minutes apart under full load; below 1 MiB checkpoints would follow each other at once.
+/// The log is 1/64 of the medium, within bounds. 256 MiB hold two million small writes, which replay in seconds, and checkpoints
+/// at half of it are minutes apart under full load. Below 1 MiB one checkpoint would follow the other immediately.
 const LOG_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=LOG_BYTES_MAX;
 pub const LOG_BYTES_MAX: u64 = 256 << 20;
-/// A checkpoint slot is 1/96 of the medium. Of both together, objects may take 32 bytes per 4 KiB page: room for a medium full of 16 KiB
-/// objects. Smaller files are inline in the MDT unless that is turned off; then the index may fill before the data.
+/// A checkpoint slot is 1/96 of the medium. In both together, objects may take 32 bytes per 4 KiB page: enough for a medium full of 16 KiB
+/// objects. Smaller files are inline in the MDT unless that is turned off; then the index may fill before the data region.
 const SLOT_SHARE: u64 = 96;
 const SLOT_BYTES_MIN: u64 = 3 << 20;
 

@@ -1,10 +1,10 @@
-//! Grants: pages that are kept for a client, whatever others write meanwhile, until it writes what it still holds.
+//! Grants: pages that are kept for a client's write-back cache, whatever other clients write meanwhile.
 //!
-//! store-Q1: a granted page is a promised one (store-R1 of `space`); together they are what `Space::promised_pages` says.
-//! store-Q2: no more is granted than a share of what anybody could take at that time, and less to one session: as a target fills, new grants
-//! shrink to nothing, and the last pages are anybody's. Nobody's grant is made smaller but by its holder, by the end of its session, and
-//! by not being renewed.
-//! store-Q3: they are in memory only. Nothing that was acknowledged rests on one, so a start has none, and clients ask anew.
+//! store-Q1: a granted page is a promised one (store-R1 of `space`); `Space::promised_pages` counts the granted pages too.
+//! store-Q2: all grants together are at most a share of the pages open to every writer at that time, and one session's a smaller share.
+//! As a target fills, new grants shrink to nothing, and the last pages are open to every writer. A grant shrinks only when its holder
+//! spends it or asks for less, when its session ends, or when it is not renewed.
+//! store-Q3: grants are in memory only. No acknowledged change depends on one, so a start has none, and clients ask anew.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use types::{PAGE_SIZE, SessionId};
 use crate::engine::Engine;
 use crate::space::{Space, reserve_pages};
 
-/// Of what anybody could take if nothing were granted: all grants together, and one session's.
+/// Shares (1/n) of the pages that would be open to every writer without grants: all grants together, and one session's.
 const ALL_SHARE: u64 = 8;
 const ONE_SHARE: u64 = 32;
-/// A grant that is not renewed for so long goes: its client is dead, or cut off for longer than the MDT lets sessions live.
+/// A grant that is not renewed for so long lapses: its client is dead, or disconnected for longer than the MDT keeps sessions.
 pub const GRANT_SEC: u64 = 60;
 
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct Grant {
     until_sec: u64,
 }
 
-/// Pages that came out of a session's grant.
+/// Pages that were taken out of a session's grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Spent {
     session: SessionId,
@@ -44,29 +44,33 @@ impl Grants {
         self.pages
     }
 
-    /// Takes pages out of a session's grant, all or none: it is theirs to say what becomes of them.
+    /// Takes pages out of a session's grant, all or none. The caller decides what becomes of them.
     pub fn spend(&mut self, session: SessionId, pages: u64) -> Option<Spent> {
         let grant = self.by_session.get_mut(&session).filter(|g| g.pages >= pages)?;
         grant.pages -= pages;
+        assert!(self.pages >= pages, "the sum of the grants has each grant");
         self.pages -= pages;
+        self.check_sum();
         Some(Spent { session, pages })
     }
 
-    /// Could a session spend so many?
+    /// Whether a session's grant has so many pages.
     pub fn has(&self, session: SessionId, pages: u64) -> bool {
         self.by_session.get(&session).is_some_and(|grant| grant.pages >= pages)
     }
 
-    /// They are not needed after all. Of a session that has ended meanwhile they are anybody's.
+    /// Returns spent pages that were not needed. If the session has ended meanwhile, they become open to every writer.
     pub fn put_back(&mut self, spent: Spent) {
         if let Some(grant) = self.by_session.get_mut(&spent.session) {
             grant.pages += spent.pages;
             self.pages += spent.pages;
         }
+        self.check_sum();
     }
 
     fn end(&mut self, session: SessionId) {
         self.pages -= self.by_session.remove(&session).map_or(0, |g| g.pages);
+        self.check_sum();
     }
 
     fn lapse(&mut self, now_sec: u64) {
@@ -75,11 +79,20 @@ impl Grants {
             self.pages -= if is_kept { 0 } else { grant.pages };
             is_kept
         });
+        self.check_sum();
+    }
+
+    fn check_sum(&self) {
+        debug_assert_eq!(
+            self.pages,
+            self.by_session.values().map(|g| g.pages).sum(),
+            "the sum of the grants"
+        );
     }
 }
 
 impl Space {
-    /// Makes a session's grant as large as it wishes, or as can be; never smaller than it is if it wishes for more. How large it is.
+    /// Sets a session's grant to `wish` pages, or to as many as store-Q2 allows; returns its size. A wish for more never shrinks it.
     fn grant(&mut self, session: SessionId, wish: u64, until_sec: u64) -> u64 {
         let have = self.grants.by_session.get(&session).map_or(0, |g| g.pages);
         // store-Q2
@@ -92,6 +105,10 @@ impl Space {
             self.grants.by_session.insert(session, Grant { pages, until_sec });
             self.grants.pages += pages;
         }
+        self.grants.check_sum();
+        assert!(pages >= have.min(wish), "store-Q2: a wish for more never shrinks a grant");
+        let is_covered = pages <= have || self.promised_pages() <= self.free_pages();
+        assert!(is_covered, "store-Q1: a grant that grows is covered by free pages");
         pages
     }
 }
@@ -100,7 +117,7 @@ impl Engine {
     pub(crate) fn set_grant(&self, session: SessionId, bytes: u64, now_sec: u64) -> u64 {
         let wish = bytes / PAGE_SIZE as u64;
         let pages = self.space.lock().grant(session, wish, now_sec + GRANT_SEC);
-        // Looked at afterwards, so that one that ends at the same time leaves none behind.
+        // Checked afterwards, so that a session that ends concurrently leaves no grant behind.
         if !self.sessions.lock().contains_key(&session) {
             self.end_grant(session);
             return 0;

@@ -6,7 +6,8 @@
 //! store-I3: `bytes` is an upper bound of the index in leaves.
 //! store-I4: an object whose state differs from the present leaves is in memory.
 //! store-I5: an object with patches is in memory.
-//! store-I6: a thread loads an object before it takes the tail lock, and keeps it loaded while it changes it. Nothing is read under that lock.
+//! store-I6: a thread loads an object before it takes the tail lock, and keeps it loaded while it changes it. Nothing is read under that
+//!     lock.
 //!
 //! A *round* ends where a checkpoint begins. Ending it visits no object: an object that changes before its state was written keeps the old
 //! state beside the new one.
@@ -36,8 +37,8 @@ use disk::alloc::Run;
 /// 64 shards: with 32 serving threads two seldom want the same one, and a shard of a million objects stays shallow.
 const SHARDS: usize = 64;
 
-/// Memory of an object without extents (with its places in the shard's tree and in the list of changed objects), of an extent and of a run, as
-/// measured with a counting allocator.
+/// Memory of an object without extents (with its places in the shard's tree and in the list of changed objects), of an extent and of a run,
+/// as measured with a counting allocator.
 const OBJECT_MEMORY: u64 = 480;
 const EXTENT_MEMORY: u64 = 20;
 const RUN_MEMORY: u64 = 64;
@@ -393,7 +394,9 @@ impl Index {
         let (before, memory_before) = (known.totals(), known.state.memory());
         let was_changed = known.changed_in != 0;
         if known.changed_in != round {
+            assert!(known.changed_in < round, "rounds of changes rise");
             if was_changed && self.is_freezing.load(Ordering::Relaxed) {
+                assert!(known.frozen.is_none(), "a checkpoint freezes one state per object");
                 known.frozen = Some(known.state.clone());
             }
             known.changed_in = round;
@@ -418,7 +421,8 @@ impl Index {
     pub fn begin_checkpoint(&self) -> Changed {
         let round = self.round.load(Ordering::Relaxed);
         let ids = std::mem::take(&mut *self.changed.lock());
-        self.is_freezing.store(true, Ordering::Relaxed);
+        let was_freezing = self.is_freezing.swap(true, Ordering::Relaxed);
+        assert!(!was_freezing, "one checkpoint is made at a time");
         self.round.store(round + 1, Ordering::Relaxed);
         Changed { round, ids, totals: Totals { objects: self.objects(), bytes: self.bytes() } }
     }
@@ -434,12 +438,19 @@ impl Index {
     fn state_in(&self, id: &ObjectId, round: u64) -> Option<Arc<State>> {
         let object = self.in_memory(id).expect("store-I4: a changed object stays in memory");
         let known = object.known.read();
+        let is_kept = known.changed_in <= round || known.frozen.is_some();
+        assert!(is_kept, "store-I4: a checkpoint has the old state of an object that changed meanwhile");
         let state = if known.changed_in > round { known.frozen.clone() } else { Some(known.state.clone()) };
         state.filter(|state| !state.is_absent())
     }
 
     /// Ends a checkpoint. `made`: its leaves, if it is durable; they become the base.
     pub fn end_checkpoint(&self, changed: Changed, made: Option<Rewritten>) {
+        assert_eq!(
+            self.round.load(Ordering::Relaxed),
+            changed.round + 1,
+            "a checkpoint is of the round before"
+        );
         let is_done = made.is_some();
         if let Some(made) = made {
             // Before objects are evicted whose present state only this base has.
@@ -483,8 +494,8 @@ impl Index {
         Ok(out)
     }
 
-    /// One range of up to `max` states. Of lost leaves it has only the objects in memory. It touches two lost leaves at most: where it begins
-    /// and where it ends.
+    /// One range of up to `max` states. Of lost leaves it has only the objects in memory. It touches two lost leaves at most: where it
+    /// begins and where it ends.
     pub fn readable(&self, after: Option<ObjectId>, max: usize) -> Result<Stretch<Arc<State>>, StoreError> {
         self.stretch(after, max, Lost::End)
     }

@@ -1,9 +1,9 @@
-//! Leaves: the index on the medium. A leaf has the objects of one stretch of ids, in order; it is written once, read when one of them is
-//! wanted, and replaced by a later checkpoint. A checkpoint names all of them. They lie where `disk::leaves` has room for them.
+//! Leaves: the index on the medium. A leaf has the objects of one range of ids, in order. It is written once, read when one of them is
+//! needed, and replaced by a later checkpoint. A checkpoint names all leaves. `disk::leaves` allocates their space.
 //!
-//! store-L1: as there.
-//! store-L2: between two neighbours' firsts lies nothing but the first one's objects.
-//! store-L3: a leaf that is not the last has `FILL_MIN` bytes at least, so that pages bound what the index takes on the medium.
+//! store-L1: as in `disk::leaves`.
+//! store-L2: all objects from a leaf's first id up to the next leaf's first id are in that leaf.
+//! store-L3: every leaf but the last has `FILL_MIN` bytes at least, so that partly filled pages cannot inflate the index on the medium.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +19,13 @@ use types::ObjectId;
 use crate::codec::Records;
 use crate::index::State;
 
-/// Bytes of objects that always find room, whatever leaves lie where: twice them and what pages that are not full cost, one copy that
-/// is named and one that is being written.
+/// Bytes of objects that always fit, wherever the leaves lie: two copies, one that the checkpoint names and one that is being
+/// written, plus the loss in partly filled pages.
 pub fn objects_bytes_max(slot_bytes: u64) -> u64 {
     (slot_bytes - head_bytes(slot_bytes)) / 5 * 4
 }
 
-/// A leaf of the index, and where it lies.
+/// A leaf of the index, and its place on the medium.
 #[derive(Debug)]
 pub struct Leaf {
     /// Its first object.
@@ -33,18 +33,18 @@ pub struct Leaf {
     pub objects: u64,
     pub place: Place,
     content: Mutex<Content>,
-    /// What it has, if that is not on the medium any more: the next checkpoint writes it anew.
+    /// Its content, if the medium has lost it. The next checkpoint writes it anew.
     rescued: OnceLock<Arc<Vec<u8>>>,
 }
 
-/// What memory has of a leaf.
+/// A leaf's content in memory.
 #[derive(Debug, Default)]
 enum Content {
     #[default]
     Unread,
-    /// It was read lately; in `Recent` under this number, unless newer ones took its room.
+    /// It was read lately, and is in `Recent` under this number unless newer ones have evicted it.
     Kept { number: u64, bytes: Weak<Vec<u8>> },
-    /// No checkpoint names it any more: who still reads it has it for himself.
+    /// No checkpoint names it any more. A thread that still reads it gets a copy that is not cached.
     Gone,
 }
 
@@ -71,12 +71,12 @@ impl Leaf {
 #[derive(Debug, Default)]
 pub struct Base {
     pub leaves: Vec<Arc<Leaf>>,
-    /// No object has a greater id; `None`: there are no leaves.
+    /// An upper bound of all ids; `None`: there are no leaves.
     pub last: Option<ObjectId>,
 }
 
 impl Base {
-    /// The leaf that an object is in, if it is in one; its number.
+    /// The index of the leaf that may have an object; `None` if none can.
     pub fn leaf_of(&self, id: &ObjectId) -> Option<usize> {
         if self.last.is_none_or(|last| *id > last) {
             return None;
@@ -85,19 +85,19 @@ impl Base {
     }
 }
 
-/// Where leaves lie, and those read last.
+/// The area of the leaves on the medium, and a cache of those read last.
 pub struct Leaves {
     area: LeafArea,
     recent: Mutex<Recent>,
-    /// What that may take.
+    /// Limit of `recent`.
     memory_bytes: u64,
     /// Read from the medium since the start.
     reads: AtomicU64,
-    /// A leaf that had other bytes than were written when it was read last, by its place, and why.
+    /// Place of a leaf whose content was wrong when it was last read, and the reason.
     trouble: Mutex<Option<(u64, String)>>,
 }
 
-/// By number, in the order of reading.
+/// Cached contents by number, in the order of reading.
 #[derive(Default)]
 struct Recent {
     contents: BTreeMap<u64, Arc<Vec<u8>>>,
@@ -106,7 +106,7 @@ struct Recent {
 }
 
 impl Recent {
-    /// Its number. The oldest make room.
+    /// Caches a content and returns its number. The oldest contents are evicted.
     fn add(&mut self, content: Arc<Vec<u8>>, bytes_max: u64) -> u64 {
         self.last += 1;
         self.bytes += content.len() as u64;
@@ -116,17 +116,19 @@ impl Recent {
         {
             self.bytes -= old.len() as u64;
         }
+        assert!(self.bytes <= bytes_max || self.contents.is_empty(), "cached leaves stay within their limit");
         self.last
     }
     fn remove(&mut self, number: u64) {
         if let Some(old) = self.contents.remove(&number) {
+            assert!(self.bytes >= old.len() as u64, "the cache's size has each leaf");
             self.bytes -= old.len() as u64;
         }
     }
 }
 
 impl Leaves {
-    /// As `LeafArea::new`. Of what was read, up to a part of `memory_bytes` is kept.
+    /// As `LeafArea::new`. Contents that were read are cached, up to `memory_bytes`.
     pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2], memory_bytes: u64) -> Leaves {
         Leaves {
             area: LeafArea::new(disk, slots),
@@ -137,7 +139,7 @@ impl Leaves {
         }
     }
 
-    /// Leaves that are kept in memory, their bytes, and what these may be.
+    /// Leaves in memory, their bytes, and the limit of these.
     pub fn in_memory(&self) -> (u64, u64, u64) {
         let recent = self.recent.lock();
         (recent.contents.len() as u64, recent.bytes, self.memory_bytes)
@@ -153,7 +155,7 @@ impl Leaves {
         self.area.free_all_but(base.leaves.iter().map(|leaf| &leaf.place), kept)
     }
 
-    /// Pages of a range of the medium that `free_all_but` kept are free from now on.
+    /// Frees the pages of a range of the medium that `free_all_but` kept.
     pub fn let_go(&self, kept: Range<u64>) {
         self.area.let_go(kept)
     }
@@ -170,12 +172,15 @@ impl Leaves {
         self.area.places(&leaf.place)
     }
 
-    /// Writes a leaf to a free place. It is durable with the checkpoint that names it. `StorageFull` if there is no room.
+    /// Writes a leaf to a free place. It becomes durable with the checkpoint that names it. `StorageFull` if there is no free space.
     pub fn write(&self, first: ObjectId, objects: u64, bytes: &mut Vec<u8>) -> io::Result<Leaf> {
-        self.area.write(bytes).map(|place| Leaf::new(first, objects, place))
+        let len = bytes.len() as u64;
+        let place = self.area.write(bytes)?;
+        assert_eq!(place.bytes, len, "a leaf's place has the leaf's bytes");
+        Ok(Leaf::new(first, objects, place))
     }
 
-    /// A leaf that no checkpoint names, or will.
+    /// Frees a leaf that no checkpoint names or will name.
     pub fn give_back(&self, leaf: &Leaf) {
         self.forget_trouble(leaf);
         let content = std::mem::replace(&mut *leaf.content.lock(), Content::Gone);
@@ -199,7 +204,7 @@ impl Leaves {
 
     fn keep(&self, leaf: &Leaf, bytes: Vec<u8>) -> Arc<Vec<u8>> {
         let mut content = leaf.content.lock();
-        // Another who missed it too was quicker.
+        // Another thread that missed it too has cached it first.
         if let Some(known) = content.known() {
             return known;
         }
@@ -211,17 +216,17 @@ impl Leaves {
         bytes
     }
 
-    /// Is it on the medium as it was written, whatever memory and caches of the medium have?
+    /// Verifies the leaf on the medium itself, past memory and the medium's caches.
     pub fn verify(&self, leaf: &Leaf) -> io::Result<()> {
         self.area.verify(&leaf.place)
     }
 
-    /// Keeps what memory, or a cache of the medium, has of a leaf that the medium has lost; false if none has it.
+    /// Keeps the copy that memory or a cache of the medium has of a leaf that the medium has lost; false if neither has one.
     pub fn rescue(&self, leaf: &Leaf) -> bool {
         self.read(leaf).map(|content| leaf.rescued.get_or_init(|| content)).is_ok()
     }
 
-    /// An object's state as its leaf has it; `None`: it is not there.
+    /// An object's state in its leaf; `None` if the leaves do not have it.
     pub fn find(&self, base: &Base, id: &ObjectId) -> Result<Option<State>, Unreadable> {
         let Some(leaf) = base.leaf_of(id).map(|i| &base.leaves[i]) else { return Ok(None) };
         let told = |e| self.unreadable(leaf, e);
@@ -239,7 +244,7 @@ impl Leaves {
         Unreadable { at: self.place_of(leaf), source }
     }
 
-    /// A leaf that counts is not what was written. (A read that failed may be well the next time.)
+    /// Notes that a leaf of the current checkpoint has wrong content. (A read that failed may succeed the next time.)
     pub fn note_trouble(&self, e: &Unreadable) {
         let Unreadable { at, source } = e;
         if source.kind() == io::ErrorKind::InvalidData {
@@ -248,7 +253,7 @@ impl Leaves {
         }
     }
 
-    /// Why a part of the index is lost, if so.
+    /// The reason why a part of the index is lost, if one is.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().as_ref().map(|(_, why)| why.clone())
     }

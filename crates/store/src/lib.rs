@@ -11,9 +11,9 @@
 //! - store-O5 (incarnation): a new incarnation is durable before anything is served under it; no incarnation is served twice.
 //! - store-S6 (reserved): a write to reserved pages finds space, whatever else was written meanwhile.
 //!
-//! It refuses requests that fail their gate (the caller's rule), bad checksums, and writes that do not fit. It has no clock and no thread of
-//! its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md. It keeps the state of the scrub and verifies
-//! parts of objects for it (scrub.rs).
+//! It refuses requests that fail their gate (the caller's rule), bad checksums, and writes that do not fit. It has no clock and no thread
+//! of its own: the daemon calls `flush`, `seal` and `checkpoint`. Byte formats: docs/formats/ost.md. It keeps the state of the scrub and
+//! verifies parts of objects for it (scrub.rs).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -118,7 +118,8 @@ pub trait ObjectStore: Send + Sync {
     fn last_object(&self) -> Option<ObjectId>;
     /// Reads and checks pages of an object from page `from` on, `pages_max` at most.
     fn verify(&self, object: ObjectId, from: u32, pages_max: u32) -> Result<Verified, StoreError>;
-    /// Existing objects after `after`, at most `max`. Ends where a lost part of the index begins, and at empty ranges, so its cost is bounded.
+    /// Existing objects after `after`, at most `max`. Ends where a lost part of the index begins, and at empty ranges, so its cost is
+    /// bounded.
     fn list_readable(&self, after: Option<ObjectId>, max: usize) -> Result<Readable, StoreError>;
     /// Verifies leaves of the index whose first object is in `(after, until]`, up to the first bad one or a number of bytes.
     fn verify_leaves(&self, after: ObjectId, until: ObjectId) -> Result<VerifiedLeaves, StoreError>;
@@ -137,8 +138,8 @@ pub trait ObjectStore: Send + Sync {
     fn is_checkpoint_due(&self) -> bool;
     /// Writes the index out, so that the log before it is no longer needed.
     fn checkpoint(&self) -> Result<(), StoreError>;
-    /// Destages old small writes, or all if nothing was written since the last call. The background calls it once per commit interval. It also
-    /// checks whether the medium has hung for too long, which fails the store.
+    /// Destages old small writes, or all if nothing was written since the last call. The background calls it once per commit interval. It
+    /// also checks whether the medium has hung for too long, which fails the store.
     fn destage(&self) -> Result<(), StoreError>;
     /// Waits until the log or the memory for small writes fills. True: call `relieve`.
     fn wait_pressed(&self, at_most: Duration) -> bool;
@@ -149,8 +150,8 @@ pub trait ObjectStore: Send + Sync {
     /// Writes a checkpoint and the mark of a clean stop, and flushes. Refuses changes afterwards.
     fn close(&self) -> Result<(), StoreError>;
 
-    /// Begins a session, which then has slots. A second call does nothing. If there is no space (`SESSIONS_MAX`, or a full index), drops the
-    /// session that was idle for longest, which is a dead client's.
+    /// Begins a session, which then has slots. A second call does nothing. If there is no space (`SESSIONS_MAX`, or a full index), drops
+    /// the session that was idle for longest, which is a dead client's.
     fn begin_session(&self, session: SessionId) -> Result<(), StoreError>;
     fn end_session(&self, session: SessionId) -> Result<(), StoreError>;
     fn session_count(&self) -> usize;

@@ -1,4 +1,4 @@
-//! Looking at many objects: listing in id order.
+//! Listing objects in id order.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Engine {
         listed(after, max, |after, max| self.index.page(after, max))
     }
 
-    /// One look at the index.
+    /// One page of the index.
     pub(crate) fn list_readable_objects(
         &self,
         after: Option<ObjectId>,
@@ -30,11 +30,11 @@ impl Engine {
     }
 }
 
-/// Some objects, in id order, but for those in parts of the index that are lost.
+/// Some objects, in id order, without those in lost parts of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readable {
     pub objects: Vec<(ObjectId, Attrs)>,
-    /// Up to here they are all that can be told, this id too, of which no object need be; `None`: to the end.
+    /// The listing is complete up to this id, inclusive; there need not be an object of it. `None`: to the end.
     pub end: Option<ObjectId>,
 }
 
@@ -51,7 +51,7 @@ fn listed(
         let page = page_of(after, wanted.saturating_add(1))?;
         let more = page.len() > wanted;
         after = page.iter().take(wanted).next_back().map(|(id, _)| *id);
-        // Those that only have a lease version do not exist for the caller.
+        // Objects that only have a lease version do not exist for the caller.
         out.extend(page.iter().take(wanted).filter(|(_, s)| s.exists).map(|(id, s)| (*id, s.attrs())));
         if !more || out.len() == max {
             return Ok((out, more));

@@ -1,9 +1,9 @@
-//! Which pages of the data region some object names: a bit for each. It is part of each checkpoint, so that a start knows what is free
-//! without looking at the objects.
+//! A bitmap of the data region: the pages that some object references ("names"). It is part of each checkpoint, so that a start knows
+//! the free pages without reading the objects.
 //!
-//! store-N1: a page's bit is set from the entry on that gives it to an object to the one that takes it away, as the index has it.
-//!     What is taken and not logged yet, or is superseded and not yet free for use, is not named.
-//! store-N2: no page has two names.
+//! store-N1: a page's bit is set from the log entry that gives it to an object to the one that takes it away, in step with the index.
+//!     A page that is allocated but not yet logged, or superseded but not yet free, is not named.
+//! store-N2: no page is named twice.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use std::sync::Arc;
 use crate::codec::{get_bytes, get_limited, malformed, put_varint};
 use disk::alloc::{Buddy, Run};
 
-/// Pages of one chunk, 128 MiB: 4 KiB of bits, the unit that a change after a snapshot copies.
+/// Pages of one chunk, 128 MiB: 4 KiB of bits, the unit that the first change after a clone copies.
 const CHUNK_PAGES: u64 = 32_768;
 const WORDS: usize = CHUNK_PAGES as usize / 64;
 
 type Chunk = [u64; WORDS];
 
-/// A clone shares all that is not changed later.
+/// A clone shares the chunks; a later change copies the one that it touches.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     chunks: Vec<Arc<Chunk>>,
     pages: u64,
-    /// store-N2 does not hold: somebody names what has a name.
+    /// A run that broke store-N2: a page of it was named already, or lies past the region.
     twice: Option<Run>,
 }
 
-/// How a chunk is written.
+/// How a chunk is encoded.
 const NONE: u8 = 0;
 const ALL: u8 = 1;
 const BITS: u8 = 2;
 const RUNS: u8 = 3;
 
 impl Named {
-    /// Of a region of so many pages; none is named.
+    /// For a region of `pages` pages, none of them named.
     pub fn none_of(pages: u64) -> Named {
         let empty = Arc::new([0; WORDS]);
         Named { chunks: vec![empty; pages.div_ceil(CHUNK_PAGES) as usize], pages, twice: None }
     }
 
-    /// Upper bound of what it takes in a checkpoint, bytes.
+    /// Upper bound of its size in a checkpoint, bytes.
     pub fn bytes_max(pages: u64) -> u64 {
         pages.div_ceil(CHUNK_PAGES) * (CHUNK_PAGES / 8 + 1) + 10
     }
@@ -69,7 +69,7 @@ impl Named {
         })
     }
 
-    /// A run that was given a second name, if any was.
+    /// The first run that broke store-N2, if any did.
     pub fn twice(&self) -> Option<Run> {
         self.twice
     }
@@ -89,7 +89,7 @@ impl Named {
         }
     }
 
-    /// Stretches of neighbours that are alike: from, to, named or not.
+    /// Calls `each` with the maximal ranges of equal bits: from, to, named or not.
     fn each_stretch(&self, mut each: impl FnMut(u64, u64, bool)) {
         let (mut begin, mut is_named, mut at) = (0, false, 0);
         while at < self.pages {
@@ -109,7 +109,7 @@ impl Named {
         }
     }
 
-    /// The rest, as space that can be given out.
+    /// An allocator whose free space is the pages that are not named.
     pub fn free(&self, unit_order: u8) -> Buddy {
         let mut buddy = Buddy::in_sub_blocks(self.pages, unit_order);
         self.each_stretch(|from, to, is_named| {
@@ -137,7 +137,7 @@ impl Named {
         }
     }
 
-    /// Of a region of `pages` pages.
+    /// Decodes the bitmap of a region of `pages` pages.
     pub fn get(r: &mut impl Read, pages: u64) -> io::Result<Named> {
         let mut named = Named::none_of(pages);
         if get_limited(r, pages, "pages of the data region")? != pages {
@@ -214,7 +214,7 @@ fn get_runs(r: &mut impl Read, begin: u64, pages: u64, named: &mut Named) -> io:
 mod tests {
     use super::*;
 
-    /// Against a table of pages; written and read back at every step.
+    /// Compared with a table of pages, and encoded and decoded, at every step.
     #[test]
     fn bits_agree_with_a_table_and_come_back_from_bytes() {
         for (seed, pages) in [(1, 70_001u64), (2, 64), (3, CHUNK_PAGES), (4, 2 * CHUNK_PAGES + 9)] {

@@ -1,7 +1,7 @@
-//! The overlay as a whole: all patches of all objects, oldest first, how full it is, and who folds them into extents.
+//! The overlay: the patches of all objects, oldest first, their count, and the destager that folds them into extents.
 //!
-//! store-OV1: `names` has each live patch, from when it begins until after it is gone; a name whose patch is gone, or began anew, is dropped
-//! when it is met. So the first live one says from where on the log must be kept.
+//! store-OV1: `names` has each live patch, from its start until after it is gone. A name whose patch is gone, or has started anew, is
+//! dropped when it is met. So the first live name says from which point on the log must be kept.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use types::{ObjectId, Seq};
 
 use crate::destage::Work;
 
-/// A patch by where it began, and its place; the oldest is the least.
+/// A patch: where in the log it starts, and its page. The least is the oldest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
-    /// Of `point`.
+    /// Log position of `point`.
     pub pos: u64,
     pub since: Seq,
     pub object: ObjectId,
@@ -26,7 +26,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The log must be kept from here on.
+    /// The log must be kept from this point on.
     pub fn point(&self) -> LogPoint {
         LogPoint { seq: self.before, pos: self.pos }
     }
@@ -35,12 +35,12 @@ impl Name {
 #[derive(Debug, Default)]
 pub struct Queue {
     pub names: BTreeSet<Name>,
-    /// Of these, patches that cannot be folded now.
+    /// Those of `names` whose patches cannot be folded now.
     pub stuck: BTreeSet<Name>,
 }
 
 impl Queue {
-    /// Up to `max` names that began at or before `until` and are not stuck, oldest first. They stay.
+    /// Up to `max` names that started at or before `until` and are not stuck, oldest first. They stay in the queue.
     pub fn oldest(&self, max: usize, until: Seq) -> Vec<Name> {
         let old = self.names.iter().take_while(|name| name.since <= until);
         old.filter(|name| !self.stuck.contains(name)).take(max).copied().collect()
@@ -55,19 +55,19 @@ impl Queue {
 #[derive(Debug)]
 pub struct Overlay {
     pub queue: Mutex<Queue>,
-    /// Live patches.
+    /// Number of live patches.
     pages: AtomicU64,
-    /// Folded since the last checkpoint: a recovery would find them as patches again.
+    /// Patches folded since the last checkpoint: a recovery would find them as patches again.
     pub folded: AtomicU64,
-    /// Held by whoever destages.
+    /// Held by the thread that destages.
     pub destager: Mutex<Work>,
-    /// Rung when the overlay or the log fills.
+    /// Set when the overlay or the log fills.
     bell: Mutex<bool>,
     rung: Condvar,
-    /// Told after each step of destaging.
+    /// Notified after each step of destaging.
     eased: Condvar,
     easing: Mutex<()>,
-    /// Log ends of the last rounds, oldest first: what began before them is that old.
+    /// Log ends of the last rounds, oldest first. They give a patch's age in rounds.
     pub rounds: Mutex<VecDeque<Seq>>,
 }
 
@@ -89,7 +89,7 @@ impl Overlay {
     pub fn pages(&self) -> u64 {
         self.pages.load(Ordering::Relaxed)
     }
-    /// Under the engine's tail lock. Answers with `pages`.
+    /// Adds to the number of live patches and returns it. Under the engine's tail lock.
     pub fn count(&self, more: i64) -> u64 {
         let now = self.pages().wrapping_add_signed(more);
         self.pages.store(now, Ordering::Relaxed);
@@ -104,19 +104,19 @@ impl Overlay {
         }
     }
 
-    /// There is more room than before.
+    /// Wakes the writers that wait for space in the overlay.
     pub fn ease(&self) {
         let _easing = self.easing.lock();
         self.eased.notify_all();
     }
-    /// Waits for more room, or the time.
+    /// Waits for the next `ease`, at most so long.
     pub fn wait_eased(&self, at_most: Duration) {
         if !at_most.is_zero() {
             self.eased.wait_for(&mut self.easing.lock(), at_most);
         }
     }
 
-    /// Waits until it is rung; true if it was.
+    /// Waits for the bell, at most so long; true if it was rung.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut bell = self.bell.lock();
         if !*bell {

@@ -1,5 +1,5 @@
-//! Memory for the bytes of pages, used again: small writes take a page each, and destaging lets a thousand go at once; the allocator would
-//! give such memory back to the kernel and take it anew, page fault by page fault.
+//! A pool of page buffers. Small writes take a page each, and destaging frees a thousand at once. Without the pool the allocator would
+//! return such memory to the kernel and fault it in again, page by page.
 
 use std::ops::{Deref, DerefMut};
 
@@ -8,7 +8,7 @@ use types::PAGE_SIZE;
 
 type Bytes = Box<[u8; PAGE_SIZE]>;
 
-/// Pages that are kept, 16 MiB: what destaging lets go in a few batches.
+/// Pages that the pool keeps at most, 16 MiB: about as many as destaging frees in a few batches.
 const KEPT_MAX: usize = 4096;
 
 static KEPT: Mutex<Vec<Bytes>> = Mutex::new(Vec::new());

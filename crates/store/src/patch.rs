@@ -1,9 +1,9 @@
-//! Patches: bytes of small writes that are in the log and not in an extent yet, page by page. They lie over what the extents
-//! say: a read takes the patch's bytes where it has some, and the page below elsewhere.
+//! Patches: bytes of small writes that are in the log and not in an extent yet, page by page. They overlay the extents: a read takes
+//! the patch's bytes where it has some, and the bytes of the page below elsewhere.
 //!
-//! store-P1: an object has one patch per page at most, made of all small writes to that page since it was last in an extent whole.
-//! store-P2: whatever gives a page another place, or takes it away, takes its patch away with it.
-//! store-P3: where no page lies below, the patch has the whole page: its other bytes are zeros.
+//! store-P1: an object has one patch per page at most. It has all small writes to that page since an extent last had the whole page.
+//! store-P2: a change that gives a page another place, or removes it, also removes its patch.
+//! store-P3: without a page below, the patch has the whole page: its other bytes are zeros.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use types::{PAGE_SIZE, Seq};
 use crate::chunks::{CHUNK_PAGES, Chunks};
 use crate::page::Page;
 
-/// A part of one page as a small write brought it.
+/// The part of one page that a small write changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     pub page: u32,
-    /// The bytes that count: from `skip` on, `len` of them. All others are zeros.
+    /// The written bytes: from `skip` on, `len` of them. All others are zeros.
     pub skip: u16,
     pub len: u16,
-    /// Of the bytes that count.
+    /// CRC of the written bytes.
     pub crc: u32,
     pub bytes: Arc<Page>,
 }
@@ -28,6 +28,7 @@ pub struct Fragment {
 impl Fragment {
     /// `bytes` must end in the page.
     pub fn new(page: u32, skip: usize, bytes: &[u8], crc: u32) -> Fragment {
+        assert!(skip + bytes.len() <= PAGE_SIZE, "a fragment lies in one page");
         let whole = match bytes.try_into() {
             Ok(page) => Page::with(page),
             Err(_) => {
@@ -50,7 +51,7 @@ impl Fragment {
     }
 }
 
-/// Which bytes of a page a patch has: parts that rise and do not touch.
+/// The byte ranges of a page that a patch has, in rising order; they do not touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known(Vec<(u16, u16)>);
 
@@ -68,7 +69,8 @@ impl Known {
         self.0.iter().map(|(begin, end)| (*begin as usize, *end as usize))
     }
     fn add(&mut self, mut begin: u16, mut end: u16) {
-        // What overlaps or touches becomes one part.
+        assert!(begin < end && end as usize <= PAGE_SIZE, "a part of a page has bytes");
+        // Parts that overlap or touch become one.
         self.0.retain(|(b, e)| {
             let is_apart = *e < begin || *b > end;
             if !is_apart {
@@ -78,6 +80,7 @@ impl Known {
         });
         let at = self.0.partition_point(|(b, _)| *b < begin);
         self.0.insert(at, (begin, end));
+        debug_assert!(self.0.is_sorted_by(|a, b| a.1 < b.0), "parts rise and do not touch");
     }
 }
 
@@ -86,20 +89,20 @@ impl Known {
 pub struct Patch {
     bytes: Arc<Page>,
     known: Known,
-    /// Of the whole page, if one write brought it whole.
+    /// CRC of the whole page, if one write wrote all of it.
     crc: Option<u32>,
-    /// The log entries from the first on that the bytes came with.
+    /// The first log entry that has bytes of this patch.
     since: Seq,
-    /// The last entry that changed it.
+    /// The last log entry that changed it.
     seq: Seq,
-    /// No page lies below.
+    /// There is no page below.
     is_new: bool,
-    /// A checkpoint named it, and the log has not given its bytes yet.
+    /// A checkpoint named it, and replay has not reached the entry with its bytes yet.
     is_named_only: bool,
 }
 
 impl Patch {
-    /// As a checkpoint names it: the bytes come with the log.
+    /// A patch as a checkpoint names it; its bytes come from the log.
     pub fn named(since: Seq, is_new: bool) -> Patch {
         let known = if is_new { Known::whole() } else { Known(vec![]) };
         Patch {
@@ -141,19 +144,19 @@ impl Patch {
     pub fn is_new(&self) -> bool {
         self.is_new
     }
-    /// Of the page as a whole; `None` if a page below has a part in it.
+    /// CRC of the whole page; `None` if the page below has some of its bytes.
     pub fn whole_crc(&self) -> Option<u32> {
         self.is_whole().then(|| self.crc.unwrap_or_else(|| crc32c(&self.bytes[..])))
     }
-    /// False if memory has changed what a client sent.
+    /// False if the bytes in memory do not match the client's CRC any more.
     pub fn is_sound(&self) -> bool {
         self.crc.is_none_or(|crc| crc == crc32c(&self.bytes[..]))
     }
-    /// Begin and end of each part that it has, and its bytes.
+    /// Begin, end and bytes of each part.
     pub fn parts(&self) -> impl Iterator<Item = (usize, usize, &[u8])> {
         self.known.parts().map(|(begin, end)| (begin, end, &self.bytes[begin..end]))
     }
-    /// Lays the bytes over those of a page that begin `skip` bytes into it.
+    /// Overwrites `bytes`, which begin `skip` bytes into the page, with the patch's bytes.
     pub fn lay_over(&self, bytes: &mut [u8], skip: usize) {
         for (begin, end) in self.known.parts() {
             let (begin, end) = (begin.max(skip), end.min(skip + bytes.len()));
@@ -167,12 +170,12 @@ impl Patch {
 /// Patches of a chunk's pages, in page order.
 type Chunk = Vec<(u32, Arc<Patch>)>;
 
-/// An object's patches, in chunks as its extents are (chunks.rs): there may be as many as the overlay holds.
+/// An object's patches, in chunks as its extents are (chunks.rs). One object may have all patches of the overlay.
 #[derive(Clone, Debug, Default)]
 pub struct Patches {
     chunks: Chunks<Chunk>,
     count: u64,
-    /// How many of them lie over nothing.
+    /// Patches without a page below.
     new_pages: u64,
 }
 
@@ -186,7 +189,7 @@ impl Patches {
     pub fn new_pages(&self) -> u64 {
         self.new_pages
     }
-    /// How many of them lie over a page.
+    /// Patches with a page below.
     pub fn over_pages(&self) -> u64 {
         self.count - self.new_pages
     }
@@ -197,18 +200,18 @@ impl Patches {
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Patch>)> {
         self.chunks.iter().flat_map(|(_, chunk)| chunk).map(|(page, patch)| (*page, patch))
     }
-    /// Those of pages `[first, limit)`.
+    /// The patches of pages `[first, limit)`.
     pub fn range(&self, first: u32, limit: u32) -> impl Iterator<Item = (u32, &Arc<Patch>)> {
         let chunks = self.chunks.between(first, limit).map(|at| self.chunks.at(at).1);
         let some = chunks.flat_map(move |chunk| &chunk[between(chunk, first, limit)]);
         some.map(|(page, patch)| (*page, patch))
     }
-    /// How many pages of `[first, limit)` have a patch and nothing below it.
+    /// Number of pages in `[first, limit)` that have a patch without a page below.
     pub fn count_new(&self, first: u32, limit: u32) -> u64 {
         self.range(first, limit).filter(|(_, p)| p.is_new).count() as u64
     }
 
-    /// Puts one in that a checkpoint named.
+    /// Inserts a patch, in the place of the page's present one.
     pub fn insert(&mut self, page: u32, patch: Patch) {
         self.remove(page);
         self.new_pages += patch.is_new as u64;
@@ -216,13 +219,13 @@ impl Patches {
         let chunk = self.chunks.get_mut(page / CHUNK_PAGES);
         let at = place(chunk, page).expect_err("it was removed");
         if chunk.is_empty() {
-            // Most objects that have patches have one.
+            // Most objects that have patches have a single one.
             chunk.reserve_exact(1);
         }
         chunk.insert(at, (page, Arc::new(patch)));
     }
 
-    /// Adds what entry `seq` brought; `has_page`: an extent has this page. True if the patch begins with this entry.
+    /// Adds a fragment of log entry `seq`; `has_page`: an extent has this page. True if the patch starts with this entry.
     pub fn add(&mut self, f: &Fragment, seq: Seq, has_page: bool) -> bool {
         match self.get_mut(f.page) {
             Some(patch) if !f.is_whole() => {
@@ -240,8 +243,8 @@ impl Patches {
         }
     }
 
-    /// For replay, of an entry that the checkpoint holds already: its bytes, if the checkpoint names the page's patch as having them. True
-    /// if the patch begins with them.
+    /// For replay of an entry before the checkpoint: adds the fragment's bytes if they belong to the patch that the checkpoint names.
+    /// True if the patch starts with them.
     pub fn fill(&mut self, f: &Fragment, seq: Seq) -> bool {
         let Some(patch) = self.get_mut(f.page) else { return false };
         match (patch.is_named_only, seq == patch.since) {
@@ -257,10 +260,11 @@ impl Patches {
         }
     }
 
-    /// All bytes of a page's patch are in the log from here on.
+    /// Sets the first log entry of a page's patch, after all its bytes were logged again.
     pub fn begin_at(&mut self, page: u32, since: Seq) {
         if let Some(patch) = self.get_mut(page) {
             let patch = Arc::make_mut(patch);
+            assert!(patch.since < since, "a patch that is logged again starts later");
             patch.since = since;
         }
     }
@@ -269,7 +273,7 @@ impl Patches {
         self.cut(page, page + 1);
     }
 
-    /// Takes those of pages `[first, limit)` out.
+    /// Removes the patches of pages `[first, limit)`.
     pub fn cut(&mut self, first: u32, limit: u32) {
         let mut is_one_empty = false;
         for at in self.chunks.between(first, limit) {
@@ -280,6 +284,7 @@ impl Patches {
             }
             self.count -= gone.len() as u64;
             self.new_pages -= chunk[gone.clone()].iter().filter(|(_, patch)| patch.is_new).count() as u64;
+            assert!(self.new_pages <= self.count, "new pages are among the patched ones");
             if gone.len() < chunk.len() {
                 self.chunks.at_mut(at).drain(gone);
             } else {
@@ -352,7 +357,7 @@ mod tests {
         patch.lay_over(&mut bytes, 5);
         let want: Vec<u8> = [[9; 5].as_slice(), &[1; 10], &[2; 15]].concat();
         assert_eq!(bytes[..], want);
-        // A whole page begins anew; over nothing a part is whole.
+        // A whole page starts a new patch; without a page below, a part makes a whole patch (store-P3).
         assert!(patches.add(&part(0, &[5; PAGE_SIZE]), Seq(5), true));
         assert_eq!(patches.get(7).unwrap().whole_crc(), Some(crc32c(&[5; PAGE_SIZE])));
         patches.cut(0, 8);
@@ -366,7 +371,7 @@ mod tests {
         assert_eq!((patches.len(), patches.new_pages()), (0, 0));
     }
 
-    /// Over chunk borders too; and a clone stays as it was.
+    /// Over chunk borders too; a clone stays as it was.
     #[test]
     fn patches_agree_with_a_table() {
         let mut rng = disk::SplitMix::new(77);

@@ -1,4 +1,4 @@
-//! Punching: whole pages go, the parts of pages at both ends are rewritten with zeros. The object's length stays.
+//! Punching a hole: whole pages are removed, and the partial pages at both ends are rewritten with zeros. The object's length stays.
 
 use types::PAGE_SIZE;
 use types::crc::crc32c;
@@ -28,17 +28,17 @@ impl Engine {
 
     fn try_punch(&self, p: &Punch<'_>) -> Result<Done, Stop> {
         if !self.pass_gate(&p.object, p.gate)?.exists {
-            // Nothing is made of it; only the slot is recorded.
+            // The object is absent and stays so; the entry only records the slot.
             return self.commit(p.origin, Record::Nothing, || {
                 let now = self.pass_gate(&p.object, p.gate)?;
                 if now.exists { Err(Stop::Again) } else { Ok(0) }
             });
         }
-        // 1. The pages that are punched in part. They may take from the reserve, as a cut may: punching frees.
+        // 1. Rewrite the pages that are punched in part. They may take from the reserve, as a cut may, because punching frees space.
         let end = p.offset + p.len;
         let (first, limit) = (p.offset.div_ceil(PAGE) as u32, (end / PAGE) as u32);
         let mut parts = Vec::new();
-        // Places before anything is looked at: a `Reading` keeps superseded places from being free.
+        // Places are taken before the `Reading` begins, since a `Reading` keeps superseded places from becoming free.
         let has_page = |page| self.index.get(&p.object).is_some_and(|o| o.read().has(page));
         let mut places = Vec::new();
         for (page, from, to) in partial_pages(p.offset, end) {
@@ -52,14 +52,14 @@ impl Engine {
                 parts.push((m, None));
                 continue;
             }
-            // It came meanwhile.
+            // The page was written meanwhile.
             let Some(taken) = taken else { return Err(Stop::Again) };
             m.bytes[from..to].fill(0);
             m.crc = crc32c(&m.bytes);
             self.write_pages(p.object, taken.runs[0].start, &m.bytes)?;
             parts.push((m, Some(taken)));
         }
-        // 2. The entry, unless one of these pages changed meanwhile.
+        // 2. Commit the entry, unless one of these pages changed meanwhile.
         let zeroed = |(m, taken): &(Merged, Option<crate::space::Taken<'_>>)| {
             taken.as_ref().map(|t| Zeroed { page: m.page, start: t.runs[0].start, crc: m.crc })
         };
@@ -82,7 +82,7 @@ impl Engine {
     }
 }
 
-/// The pages of `[offset, end)` that it covers in part: the page, and which bytes of it.
+/// The pages that `[offset, end)` covers in part: the page, and its bytes `[from, to)` in the range.
 fn partial_pages(offset: u64, end: u64) -> impl Iterator<Item = (u32, usize, usize)> {
     let (head, tail) = (offset / PAGE, end / PAGE);
     let (from, to) = ((offset % PAGE) as usize, (end % PAGE) as usize);

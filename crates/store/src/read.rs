@@ -1,7 +1,7 @@
 //! Reading: extents under a short read lock, bytes outside it, every page verified.
 //!
-//! What a reader may have seen the place of is not used again before he is done (readers.rs), so bytes that do not agree with their
-//! CRC are damage; unless they were written anew meanwhile, which a second look tells.
+//! A place that a reader may have seen is not reused before the reader is done (readers.rs). So bytes that do not match their CRC are
+//! damage, unless the page was rewritten meanwhile; a second try tells the two apart.
 
 use std::io;
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use crate::patch::Patch;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// A byte range of an object, cut at its end, and where its pages lie.
+/// A byte range of an object, cut at the object's end, and the places of its pages.
 struct View {
     offset: u64,
     end: u64,
-    /// None of them lies below a whole patch.
+    /// Extents, without pages that a whole patch hides.
     pieces: Vec<(u32, Extent)>,
-    /// What lies over them.
+    /// Patches over them.
     patches: Vec<(u32, Arc<Patch>)>,
 }
 
-/// What a page is made of, when it is made whole for a change of a part of it.
+/// The sources of a page's bytes, when the page is read for a partial change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Below {
     pub site: Option<Site>,
-    /// The last entry that patched it.
+    /// The last log entry that patched it.
     pub patched: Option<Seq>,
 }
 
@@ -49,17 +49,17 @@ fn below_of(state: &State, page: u32) -> (Below, Option<Arc<Patch>>) {
     (Below::of(state, page), state.patches.get(page).cloned())
 }
 
-/// The first page that could not be given back.
+/// The first page that could not be read.
 struct Bad {
     page: u32,
     why: Unread,
 }
 
-/// Why a page's bytes are not there.
+/// Why a page's bytes cannot be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     Damage(DamageKind),
-    /// The device hangs, or there is no memory: that says nothing of the page.
+    /// The device hangs, or there is no memory. The page need not be damaged.
     NotNow,
 }
 
@@ -95,7 +95,7 @@ impl Engine {
             };
             match self.fill(&view, into, crcs) {
                 Ok(()) => return Ok(true),
-                // Perhaps it was written anew meanwhile.
+                // The page may have been rewritten meanwhile.
                 Err(found) => bad = Some(found),
             }
         }
@@ -104,8 +104,8 @@ impl Engine {
         Err(self.unread(r.object, bad.page, bad.why))
     }
 
-    /// Reads and verifies one whole page; zeros if it is a hole. Who wants to compare what it was made of later holds a `Reading` from
-    /// before this call on.
+    /// Reads and verifies one whole page; zeros if it is a hole. A caller that compares the returned `Below` later holds a `Reading`
+    /// from before this call on.
     pub(crate) fn read_page(
         &self,
         id: ObjectId,
@@ -121,14 +121,14 @@ impl Engine {
             let (below, patch) = below_of(&object.read(), page);
             match self.read_below(&below, patch.as_deref(), bytes) {
                 Ok(()) => return Ok(below),
-                // Perhaps it was written anew meanwhile.
+                // The page may have been rewritten meanwhile.
                 Err(why) => unread = why,
             }
         }
         Err(self.unread(id, page, unread))
     }
 
-    /// As an error: damage of the page, or of nothing.
+    /// The error for a page that cannot be read: damage of the page, or `Hung`, which is no damage.
     pub(crate) fn unread(&self, object: ObjectId, page: u32, why: Unread) -> StoreError {
         let offset = page as u64 * PAGE;
         match why {
@@ -168,11 +168,13 @@ impl Engine {
         }
         self.read_runs(view, out)?;
         self.check_pages(view, out, crcs)?;
+        let pages = view.end.div_ceil(PAGE) - view.offset / PAGE;
+        assert_eq!(crcs.len() as u64, pages, "a read returns one CRC per page");
         lay_patches(view, out, crcs);
         Ok(())
     }
 
-    /// Calls with `(place on the medium, object page, pages)` for whole stretches that are neighbours in both.
+    /// Calls `each` with `(place on the medium, object page, pages)` of each maximal run that is contiguous in both.
     fn for_each_run(&self, view: &View, mut each: impl FnMut(u64, u32, u32)) {
         let mut pieces = view.pieces.iter();
         let Some((page, e)) = pieces.next() else { return };
@@ -188,11 +190,11 @@ impl Engine {
         each(start, page, pages);
     }
 
-    /// Reads the pages that the view covers whole, straight into the caller's buffer, all stretches at once.
+    /// Reads the pages that the view covers whole directly into the caller's buffer, all runs in one call.
     fn read_runs(&self, view: &View, out: &mut [u8]) -> Result<(), Bad> {
         let mut parts: Vec<(u64, &mut [u8])> = Vec::with_capacity(view.pieces.len());
         let mut firsts = Vec::with_capacity(view.pieces.len());
-        // What is behind the parts so far, and where it begins.
+        // The buffer after the parts so far, and the offset where it begins.
         let (mut rest, mut begin) = (out, 0);
         self.for_each_run(view, |start, page, pages| {
             let first = page.max(view.offset.div_ceil(PAGE) as u32);
@@ -211,7 +213,7 @@ impl Engine {
         if parts.is_empty() || self.vol.disk().read_many(&mut parts).is_ok() {
             return Ok(());
         }
-        // Name the page that fails, not the stretch: the damage list should be no longer than the damage.
+        // Find the page that fails within the run, so that the damage list has no sound pages.
         for ((place, part), first) in parts.into_iter().zip(firsts) {
             for (i, bytes) in part.chunks_exact_mut(PAGE_SIZE).enumerate() {
                 if let Err(e) = self.vol.disk().read_many(&mut [(place + i as u64 * PAGE, bytes)]) {
@@ -248,7 +250,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The CRC of the fragment that the view has of a page, after the page was verified as a whole.
+    /// Verifies a whole page and returns the CRC of the fragment that the view has of it.
     fn check_page(&self, view: &View, out: &mut [u8], page: u32, site: Site) -> Result<u32, Bad> {
         let range = fragment_of(view, page);
         if range.len() == PAGE_SIZE {
@@ -265,7 +267,7 @@ impl Engine {
     }
 }
 
-/// Lays the patches over pages that were checked, and gives their fragments' CRCs.
+/// Lays the patches over pages that were checked, and sets the CRCs of their fragments.
 fn lay_patches(view: &View, out: &mut [u8], crcs: &mut [u32]) {
     let first = (view.offset / PAGE) as u32;
     for (page, patch) in &view.patches {
@@ -278,7 +280,7 @@ fn lay_patches(view: &View, out: &mut [u8], crcs: &mut [u32]) {
     }
 }
 
-/// Extents of a page range without what lies below whole patches: nobody wants to see it.
+/// Extents of a page range, without the pages that whole patches hide: their bytes are not needed.
 fn pieces_of(state: &State, first: u32, limit: u32) -> Vec<(u32, Extent)> {
     let hidden = state.patches.range(first, limit).filter(|(_, p)| p.is_whole()).map(|(page, _)| page);
     let mut pieces = Vec::new();
@@ -313,5 +315,8 @@ fn view_of(state: &Arc<State>, r: &Read<'_>) -> Result<Option<View>, StoreError>
         true => state.extents.range(first, limit).collect(),
         false => pieces_of(state, first, limit),
     };
+    let ends = |(page, e): &(u32, Extent)| page + e.run.pages;
+    debug_assert!(pieces.is_sorted_by(|a, b| ends(a) <= b.0), "store-X1: extents of a read are in order");
+    assert!(pieces.last().is_none_or(|last| ends(last) <= limit), "extents of a read end in its range");
     Ok(Some(View { offset, end, pieces, patches }))
 }

@@ -1,7 +1,7 @@
 //! Readers of the medium. A place that a reader may have looked up is not reused before that read has ended.
 //!
-//! A *stamp* counts changes of the index. A reader takes the present stamp before its first lookup. A place that a change supersedes gets the
-//! stamp of that change. A reader with a lower stamp may have looked up the place.
+//! A *stamp* counts changes of the index. A reader takes the present stamp before its first lookup. A place that a change supersedes gets
+//! the stamp of that change. A reader with a lower stamp may have looked up the place.
 //!
 //! store-H1: a place is freed only when no read is under way that began before the place was superseded.
 

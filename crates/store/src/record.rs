@@ -1,7 +1,7 @@
-//! Log records of an OST: what one entry says, as bytes. See docs/formats/ost.md, "Log records".
+//! Encoding of an OST's log records. See docs/formats/ost.md, "Log records".
 //!
-//! A record is a 28-byte head (version, kind, whose request it was, its answer) and a body by kind. Decoding checks everything
-//! that can be checked without the medium and never panics.
+//! A record is a 28-byte head (version, kind, origin of the request, its answer) and a body by kind. Decoding checks everything that
+//! can be checked without the medium and never panics.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ pub enum Record {
     Destroy {
         objects: Vec<ObjectId>,
     },
-    /// The object has seen this lease version.
+    /// Sets the highest lease version that the object has seen.
     Fence {
         object: ObjectId,
         lease: u64,
     },
     Damage(Damage),
-    /// Damage of this file (all: fid 0) is forgotten.
+    /// Clears the damage records of this file (fid 0: of all files).
     DamageClear {
         fid: Fid,
     },
@@ -44,16 +44,16 @@ pub enum Record {
     SessionEnd {
         session: SessionId,
     },
-    /// The scrub is in this state.
+    /// Sets the state of the scrub.
     Scrub(Scrub),
-    /// Nothing had to be changed; the entry keeps the slot.
+    /// No change was necessary; the entry only records the slot.
     Nothing,
     /// A small write with its bytes.
     Patch(PatchRecord),
 }
 
 impl Record {
-    /// Those that it changes.
+    /// The objects that the record changes.
     pub fn objects(&self) -> &[ObjectId] {
         use std::slice::from_ref;
         match self {
@@ -83,7 +83,7 @@ pub struct PatchRecord {
     pub offset: u64,
     pub mtime: Time,
     pub lease: u64,
-    /// In page order, without a gap; at least one.
+    /// In page order, without a gap; one at least.
     pub fragments: Vec<Fragment>,
 }
 
@@ -101,7 +101,7 @@ pub struct WriteRecord {
     pub end: u64,
     pub mtime: Time,
     pub lease: u64,
-    /// Where the pages went, in page order.
+    /// Places of the pages, in page order.
     pub placed: Vec<Placed>,
     /// One per page, in the order of `placed`.
     pub crcs: Arc<[u32]>,
@@ -120,11 +120,11 @@ pub struct TruncateRecord {
     /// Bytes.
     pub len: u64,
     pub lease: u64,
-    /// The last page if it was cut: its new place and CRC.
+    /// New place and CRC of the last page, if the truncation cut inside it.
     pub tail: Option<(u64, u32)>,
 }
 
-/// Pages `[first, limit)` that have no bytes have space from here on.
+/// Reserves space for the pages of `[first, limit)` that have no bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReserveRecord {
     pub object: ObjectId,
@@ -136,7 +136,7 @@ pub struct ReserveRecord {
     pub lease: u64,
 }
 
-/// What no write has used of the space of pages `[first, limit)` is given up.
+/// Releases reserved space of pages `[first, limit)` that no write has used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReleaseRecord {
     pub object: ObjectId,
@@ -145,7 +145,7 @@ pub struct ReleaseRecord {
     pub lease: u64,
 }
 
-/// Pages `[first, limit)` lose their bytes, and parts of others are zeros.
+/// Removes the bytes of pages `[first, limit)`; the pages of `zeroed` were rewritten with zeros in a part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PunchRecord {
     pub object: ObjectId,
@@ -159,7 +159,7 @@ pub struct PunchRecord {
     pub zeroed: Vec<Zeroed>,
 }
 
-/// A page of which a part was made zeros: its new place and CRC.
+/// A page that was rewritten with zeros in a part: its new place and CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroed {
     pub page: u32,
@@ -198,6 +198,10 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
     answer.put(out);
     match record {
         Record::Write(w) => {
+            let pages: usize = w.placed.iter().map(|p| p.run.pages as usize).sum();
+            assert_eq!(pages, w.crcs.len(), "a write's entry has one CRC per page");
+            let follows = w.placed.is_sorted_by(|a, b| a.page + a.run.pages == b.page);
+            debug_assert!(follows, "a write's pages are in order, without a gap");
             w.object.put(out);
             w.end.put(out);
             w.mtime.put(out);
@@ -234,6 +238,8 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
             r.lease.put(out);
         }
         Record::Punch(p) => {
+            assert!(p.zeroed.len() <= 2, "a hole has two partial pages at most");
+            assert!(p.zeroed.is_sorted_by(|a, b| a.page < b.page), "partial pages of a hole are in order");
             p.object.put(out);
             p.first.put(out);
             p.limit.put(out);
@@ -258,6 +264,8 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
         Record::Scrub(scrub) => put_scrub(scrub, out),
         Record::Nothing => {}
         Record::Patch(p) => {
+            let follows = p.fragments.is_sorted_by(|a, b| a.page + 1 == b.page);
+            debug_assert!(follows, "a small write's fragments are in page order, without a gap");
             p.object.put(out);
             p.offset.put(out);
             p.mtime.put(out);
@@ -269,15 +277,15 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
     }
 }
 
-/// Where the answer is in a record's bytes.
+/// The bytes of a record that have the answer.
 const ANSWER: std::ops::Range<usize> = 20..28;
 
-/// Gives a record's bytes another answer.
+/// Replaces the answer in an encoded record.
 pub fn set_answer(bytes: &mut [u8], answer: u64) {
     bytes[ANSWER].copy_from_slice(&answer.to_le_bytes());
 }
 
-/// A record with whose request it was and its answer.
+/// A record with the origin of its request and its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
     pub origin: Option<Origin>,
@@ -326,7 +334,7 @@ fn get_write(r: &mut Reader<'_>) -> Result<WriteRecord, Malformed> {
         return Err(Malformed("object length"));
     }
     let count = u32::get(r)? as usize;
-    // Each placed run takes 16 bytes: a count above what is left is a lie.
+    // Each placed run takes 16 bytes; a count that the remaining bytes cannot hold is malformed.
     if count == 0 || count > r.remaining() / 16 {
         return Err(Malformed("run count"));
     }
@@ -418,7 +426,7 @@ fn get_patch(r: &mut Reader<'_>) -> Result<PatchRecord, Malformed> {
     Ok(PatchRecord { object, offset, mtime, lease, fragments })
 }
 
-/// A byte range page by page: the page, where in it the range begins, and how many bytes of it.
+/// Cuts a byte range at page borders: the page, the offset in it where the part begins, and the part's bytes.
 pub fn cuts(offset: u64, len: usize) -> Vec<(u32, usize, usize)> {
     let (mut at, end) = (offset, offset + len as u64);
     let mut cuts = Vec::new();

@@ -1,4 +1,4 @@
-//! Opening an OST: the checkpoint, then the log, then the free space that follows from both.
+//! Opening an OST: load the checkpoint, replay the log, and derive the free space from both.
 
 use std::cell::Cell;
 
@@ -19,12 +19,12 @@ use crate::space::Space;
 use disk::alloc::Run;
 use disk::freed::Freed;
 
-/// What recovery finds of an entry's data.
+/// The state of an entry's data on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Data {
     /// Each page has its bytes, or cannot be read.
     ThereOrDamaged,
-    /// Some page has other bytes.
+    /// Some page's bytes do not match the entry's CRC.
     Torn,
 }
 
@@ -34,7 +34,7 @@ impl Engine {
         Engine::open_with(media, Settings::default())
     }
 
-    /// Opens and recovers. Everything acknowledged before a mere kill is there; after power loss everything flushed is.
+    /// Opens and recovers. After a kill every acknowledged change is there; after a power loss every flushed one.
     pub fn open_with(media: impl Into<Media>, mut settings: Settings) -> Result<Engine, StoreError> {
         let vol = Volume::open(media)?;
         settings.patch_whole &= !vol.disk().is_cached();
@@ -43,7 +43,7 @@ impl Engine {
         }
         let engine = Engine::new(vol, settings);
         let total_pages = engine.space.lock().total_pages();
-        // 1. The state as of the checkpoint.
+        // 1. Load the state as of the checkpoint.
         if let Some(mut stream) = engine.vol.checkpoint_reader()? {
             let log_begin = engine.vol.position();
             let (head, objects) = read_checkpoint(&mut stream, log_begin, total_pages)
@@ -57,20 +57,21 @@ impl Engine {
         if let Some(run) = engine.named.lock().twice() {
             return Err(StoreError::Corrupt(format!("objects name pages that are not their own ({run:?})")));
         }
-        // 2. What came after it.
+        // 2. Replay the log after it.
         let lacking = Cell::new(engine.space.lock().pages().patched);
         engine.replay(total_pages, &lacking)?;
-        // 3. From here on all of it is flushed, so nothing waits to be reused (store-O1), and the incarnation is new (store-O5).
+        // 3. Flush, so that no superseded page waits to be reused (store-O1), and begin a new incarnation (store-O5).
         engine.vol.start()?;
-        // 4. What nothing names is free.
+        // 4. Pages that no object names are free.
         let free = engine.named.lock().free(engine.service.lock().sub_block_order);
+        assert_eq!(free.total_pages(), total_pages, "the allocator has the whole data region");
         let mut space = Space::new(free, Freed::at_start(&**engine.vol.disk()));
         space.set_pages(engine.space.lock().pages());
         *engine.space.lock() = space;
         Ok(engine)
     }
 
-    /// `lacking`: how many patches the checkpoint names, whose bytes the log must have.
+    /// `lacking`: the number of patches that the checkpoint names and that still lack their bytes; the log must have these.
     fn replay(&self, total_pages: u64, lacking: &Cell<u64>) -> Result<(), StoreError> {
         let mut failed = None;
         let mut freed: Vec<Run> = Vec::new();
@@ -97,13 +98,13 @@ impl Engine {
         freed: &mut Vec<Run>,
         lacking: &Cell<u64>,
     ) -> Result<Verdict, StoreError> {
-        // The entry's checksum holds, so a payload that cannot be read is from another release or a bug: it is not cut away.
+        // The entry's checksum matches, so a malformed payload is from another release or a bug: the log is not cut there.
         let decoded = record::decode(entry.payload)
             .map_err(|e| StoreError::Corrupt(format!("log entry {}: {e}", entry.seq)))?;
         check_places(&decoded.record, pages)
             .map_err(|what| StoreError::Corrupt(format!("log entry {}: {what}", entry.seq)))?;
         let point = LogPoint { seq: Seq(entry.seq.0 - 1), pos: entry.pos };
-        // The log goes back to before the checkpoint for the bytes of patches that it names.
+        // The log goes back to before the checkpoint, because it has the bytes of the patches that the checkpoint names.
         if entry.seq <= self.vol.checkpoint_seq() {
             if let Record::Patch(p) = &decoded.record {
                 let filled = self.fill_patches(p, entry.seq, point)?;
@@ -111,15 +112,15 @@ impl Engine {
             }
             return Ok(Verdict::Keep);
         }
-        // What follows may take patches away again.
+        // Later entries may remove patches again, so the count is checked before them.
         self.check_patches(lacking.get())?;
-        // store-O2: nobody has said that this entry's data reached the medium.
+        // store-O2: without a flush after this entry, its data may not have reached the medium.
         if !entry.flushed && self.look_at_data(&decoded.record)? == Data::Torn {
             return Ok(Verdict::Cut);
         }
         self.count_replayed(&decoded.record);
         let about = Entry { seq: entry.seq, point, origin: decoded.origin, answer: decoded.answer };
-        // What is in memory now stays there until it is changed (store-I6 of `index`).
+        // Objects loaded here stay in memory until they are changed (store-I6 of `index`).
         let _kept =
             decoded.record.objects().iter().map(|id| self.index.load(id)).collect::<Result<Vec<_>, _>>()?;
         self.apply(&about, &decoded.record, freed);
@@ -132,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// Answers how many patches have their first bytes now.
+    /// Adds an entry's bytes to patches that the checkpoint names; returns the number of patches that start with this entry.
     fn fill_patches(&self, p: &PatchRecord, seq: Seq, point: LogPoint) -> Result<usize, StoreError> {
         let Some(object) = self.index.find(&p.object)? else { return Ok(0) };
         if object.read().patches.is_empty() {
@@ -147,7 +148,7 @@ impl Engine {
         Ok(begun.len())
     }
 
-    /// Each patch that the checkpoint names must have been found.
+    /// Fails unless the log had the bytes of every patch that the checkpoint names.
     fn check_patches(&self, lacking: u64) -> Result<(), StoreError> {
         match lacking {
             0 => Ok(()),
@@ -157,8 +158,8 @@ impl Engine {
         }
     }
 
-    /// store-O2. A page with other bytes was torn by the power loss. One that the medium cannot give back is no proof of that: were the
-    /// log cut there, entries behind it might go that were flushed. It is damage of that page.
+    /// store-O2. A page that does not match its CRC was torn by the power loss. A page that the medium cannot read does not prove that: to
+    /// cut the log there might drop flushed entries after it. Such a page is kept and recorded as damage.
     fn look_at_data(&self, record: &Record) -> Result<Data, StoreError> {
         match record {
             Record::Write(w) => {
@@ -197,13 +198,13 @@ impl Engine {
             let is_there = buf.chunks_exact(PAGE_SIZE).zip(crcs).all(|(bytes, crc)| crc32c(bytes) == *crc);
             return Ok(if is_there { Data::ThereOrDamaged } else { Data::Torn });
         }
-        // Which of them is it?
+        // Find the page that fails within the run.
         let mut bytes = [0; PAGE_SIZE];
         for (i, crc) in crcs.iter().enumerate() {
             let site = Site { page: run.start + i as u64, crc: *crc };
             match self.read_site(site, &mut bytes) {
                 Ok(()) => {}
-                // To keep what may be torn, or to call it damage, would be wrong for good: the start is tried again.
+                // The page may be sound or torn, and either verdict would be final. So the start fails and is tried again.
                 Err(Unread::NotNow) => return Err(self.unread(object, page + i as u32, Unread::NotNow)),
                 Err(Unread::Damage(DamageKind::Medium)) => {
                     self.unreadable.lock().push((object, page + i as u32, site))
@@ -214,8 +215,8 @@ impl Engine {
         Ok(Data::ThereOrDamaged)
     }
 
-    /// Pages that recovery could not read and kept, as object and offset: who opened the store records them as damage, since
-    /// he has a clock. Told once.
+    /// Takes the pages that recovery could not read and kept, as object and offset. The caller that opened the store records them as
+    /// damage, since it has a clock. A second call returns none.
     pub fn take_unreadable(&self) -> Vec<(ObjectId, u64)> {
         let found = std::mem::take(&mut *self.unreadable.lock());
         let is_named = |object: &ObjectId, page: u32, site: Site| {

@@ -1,7 +1,7 @@
-//! Reserving space for pages that have none, and taking that back (`fallocate`).
+//! Reserving space for pages that have none, and releasing it (`fallocate`).
 //!
-//! store-S6 here: as long as pages are reserved, a write to them finds space: in the data region (space.rs, store-R1), and in the index, which counts
-//! a reserved page as what it may take at most once it is written.
+//! store-S6 here: as long as pages are reserved, a write to them finds space: in the data region (space.rs, store-R1), and in the index,
+//! which counts a reserved page at the largest size that it may have once it is written.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::record::{Record, ReleaseRecord, ReserveRecord};
 use crate::room::Wish;
 use crate::{Done, Release, Reserve};
 
-/// What a reservation found, as its answer.
+/// The answer of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Reservation {
-    /// Pages that had no space and have now.
+    /// Pages that got space with this reservation.
     pub pages: u64,
-    /// Some pages of the range were reserved before: who takes his reservation back takes theirs, too.
+    /// Some pages of the range were reserved before. A caller that releases its range releases these too.
     pub is_mixed: bool,
 }
 
@@ -48,9 +48,9 @@ impl Engine {
         let record = Arc::new(Record::Reserve(ReserveRecord { object, first, limit, end, mtime, lease }));
         loop {
             self.pass_gate(&r.object, r.gate)?;
-            // 1. Kept from everybody, before anything is promised.
+            // 1. Hold the space, so that no other writer takes it before it is promised.
             let held = self.hold(self.lacking(r, first, limit).pages, None)?;
-            // 2. The entry, unless more pages lack space by now than were held.
+            // 2. Commit the entry, unless more pages lack space by now than were held.
             let done = self.commit(r.origin, record.clone(), || {
                 self.pass_gate(&r.object, r.gate)?;
                 let found = self.lacking(r, first, limit);
@@ -63,14 +63,14 @@ impl Engine {
             });
             match done {
                 Ok(done) => return Ok(done),
-                // Each round means that somebody else cut or punched here.
+                // A new round means that another request has cut or punched here.
                 Err(Stop::Again) => continue,
                 Err(Stop::Failed(e)) => return Err(e),
             }
         }
     }
 
-    /// Pages of the range that have neither bytes nor a promise.
+    /// Counts the pages of the range that have neither bytes nor reserved space.
     fn lacking(&self, r: &Reserve<'_>, first: u32, limit: u32) -> Reservation {
         let all = (limit - first) as u64;
         let Some(object) = self.index.get(&r.object) else {
@@ -78,6 +78,7 @@ impl Engine {
         };
         let state = object.read();
         let reserved = state.reserved.count(first, limit);
+        debug_assert!(reserved + state.count(first, limit) <= all, "a reserved page has no bytes");
         Reservation { pages: all - reserved - state.count(first, limit), is_mixed: reserved > 0 }
     }
 

@@ -1,9 +1,9 @@
-//! Pages of an object that have space and no bytes yet: what `fallocate` promised and no write has used.
+//! Pages of an object that have space and no bytes yet: `fallocate` promised it, and no write has used it.
 //!
-//! A reservation is a number, not a place: writes go to new places anyhow (store-S1), so it is enough that the medium keeps as many
+//! A reservation is a number, not a place: every write goes to new places (store-S1), so it is enough that the medium keeps as many
 //! pages free as were promised (space.rs, store-R1).
-//! A checkpoint or reader shares the set with the next change, which copies a few nodes of the tree and not all runs. It is no matter of `chunks.rs`:
-//! one run may be as large as the medium, and would lie in each chunk of it.
+//! A checkpoint or reader shares the set with the next change, which copies a few nodes of the tree and not all runs. `chunks.rs` is not
+//! used here: one run may be as large as the medium, and would need an entry in each of its chunks.
 //!
 //! store-RV1: runs are not empty, do not overlap and do not touch.  store-RV2: `pages` is their sum.
 
@@ -28,12 +28,12 @@ impl Reserved {
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.runs.iter().map(|(first, limit)| (*first, *limit))
     }
-    /// The page after the last one; 0 if there is none.
+    /// The page after the last reserved one; 0 if there is none.
     pub fn limit(&self) -> u32 {
         self.runs.get_max().map_or(0, |(_, limit)| *limit)
     }
 
-    /// How many of pages `[first, limit)` are in the set.
+    /// Number of pages in `[first, limit)` that are in the set.
     pub fn count(&self, first: u32, limit: u32) -> u64 {
         let from = self.runs.get_prev(&first).map_or(first, |(begin, _)| *begin);
         let within =
@@ -45,14 +45,17 @@ impl Reserved {
         if first >= limit {
             return;
         }
-        // store-RV1: what overlaps or touches becomes one run.
+        // store-RV1: runs that overlap or touch become one.
         while let Some((begin, end)) = self.runs.get_prev(&limit).map(|(b, e)| (*b, *e))
             && end >= first
         {
             self.runs.remove(&begin);
+            assert!(self.pages >= (end - begin) as u64, "store-RV2: the sum has each run");
             self.pages -= (end - begin) as u64;
             (first, limit) = (first.min(begin), limit.max(end));
         }
+        let is_apart = self.runs.get_prev(&limit).is_none_or(|(_, end)| *end < first);
+        debug_assert!(is_apart, "store-RV1: a run touches none before it");
         self.runs.insert(first, limit);
         self.pages += (limit - first) as u64;
     }
@@ -66,7 +69,7 @@ impl Reserved {
         {
             self.runs.remove(&begin);
             self.pages -= (end - begin) as u64;
-            // What is left on both sides; the right side lies behind `limit` and is not met again.
+            // Put back the rest on both sides. The right one begins at `limit`, so the loop does not meet it again.
             for (begin, end) in [(begin, first), (limit, end)] {
                 if begin < end {
                     self.runs.insert(begin, end);
@@ -81,7 +84,7 @@ impl Reserved {
 mod tests {
     use super::*;
 
-    /// A checkpoint clones it under the tail lock, and the next change must not copy it all.
+    /// A checkpoint clones the set under the tail lock, and the next change must not copy all of it.
     #[test]
     fn a_clone_shares_its_runs_and_stays_as_it_was() {
         let mut set = Reserved::default();

@@ -1,5 +1,5 @@
-//! The next leaves of the index, from the present ones and what was changed: leaves of which no object was changed stay where they are,
-//! unless the medium has lost them and memory has not.
+//! Merging changed objects into the leaves of the index. A leaf without changed objects stays where it is, unless the medium has lost it
+//! and memory still has its content.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::codec::{Records, put_record};
 use crate::index::State;
 use crate::leaf::{Base, Leaf, Leaves, Unreadable};
 
-/// Bytes of a leaf, about: read in one go, and small enough that a change far from others costs little.
+/// Target size of a leaf, bytes: one read, and small enough that an isolated change costs little.
 pub const LEAF_BYTES: usize = 32 << 10;
 
-/// What a rewriting made.
+/// The result of a rewrite.
 pub struct Rewritten {
     pub base: Base,
-    /// Leaves that are in the new base only.
+    /// Leaves that only the new base has.
     pub written: Vec<Arc<Leaf>>,
-    /// Leaves that are in the old one only.
+    /// Leaves that only the old base has.
     pub replaced: Vec<Arc<Leaf>>,
 }
 
-/// Why there is none.
+/// Why a rewrite failed.
 #[derive(Debug)]
 pub enum Failed {
     Read(Unreadable),
@@ -33,14 +33,14 @@ struct Rewriting<'a> {
     leaves: &'a Leaves,
     leaf_bytes: usize,
     made: Rewritten,
-    /// Objects that are in no leaf yet, and where each begins.
+    /// Records that are in no new leaf yet, and the offset where each begins.
     bytes: Vec<u8>,
     begins: Vec<(ObjectId, usize)>,
-    /// Of the leaf written last.
+    /// The last object of the leaf written last.
     last: Option<ObjectId>,
 }
 
-/// `changed`: in order; `state_of` says what each is now, and `None` that it is no more.
+/// Makes the next base. `changed`: ids in order. `state_of`: the present state of each; `None` if the object is gone.
 pub fn rewrite(
     leaves: &Leaves,
     base: &Base,
@@ -50,8 +50,15 @@ pub fn rewrite(
 ) -> Result<Rewritten, Failed> {
     let made = Rewritten { base: Base::default(), written: vec![], replaced: vec![] };
     let mut work = Rewriting { leaves, leaf_bytes, made, bytes: vec![], begins: vec![], last: None };
+    debug_assert!(changed.is_sorted_by(|a, b| a < b), "each changed object is merged once, in order");
     match work.all(base, changed, state_of) {
-        Ok(()) => Ok(work.made),
+        Ok(()) => {
+            let made = work.made;
+            let (old, new) =
+                (base.leaves.len() + made.written.len(), made.base.leaves.len() + made.replaced.len());
+            assert_eq!(old, new, "store-L2: each leaf stays or is replaced");
+            Ok(made)
+        }
         Err(e) => {
             work.made.written.iter().for_each(|leaf| leaves.give_back(leaf));
             Err(e)
@@ -71,7 +78,7 @@ impl Rewriting<'_> {
             let count = next.map_or(changed.len(), |next| changed.partition_point(|id| *id < next));
             let (of_leaf, rest) = changed.split_at(count);
             changed = rest;
-            // store-L3: what is too small for a leaf goes together with the next one.
+            // store-L3: pending records too small for a leaf are merged with the next leaf.
             if of_leaf.is_empty() && self.bytes.is_empty() && !leaf.is_rescued() {
                 self.made.base.leaves.push(leaf.clone());
                 continue;
@@ -88,12 +95,12 @@ impl Rewriting<'_> {
                 self.put_all()?;
             }
         }
-        // Without leaves there was nobody to take them.
+        // Without old leaves the loop has not taken any changed object.
         for id in changed {
             self.add_changed(id, &state_of)?;
         }
         self.put_all()?;
-        // Where the last leaf is an old one, what was behind it may be gone.
+        // If the last leaf is an old one, the old bound stays, although the objects after that leaf may be gone.
         self.made.base.last = match (self.made.base.leaves.last(), self.made.written.last()) {
             (Some(leaf), Some(written)) if Arc::ptr_eq(leaf, written) => self.last,
             (Some(_), _) => base.last,
@@ -102,7 +109,8 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// What cannot be read stays where it is, if none of its objects was changed: the others need their checkpoint. store-L3 does not hold there.
+    /// Keeps an unreadable leaf in place if none of its objects was changed, since the other objects need their checkpoint. store-L3 does
+    /// not hold there.
     fn leave(
         &mut self,
         leaf: &Arc<Leaf>,
@@ -162,7 +170,7 @@ impl Rewriting<'_> {
         self.put_some()
     }
 
-    /// A leaf of it, if two would be left.
+    /// Writes leaves while the pending records fill two.
     fn put_some(&mut self) -> Result<(), Failed> {
         while self.bytes.len() >= 2 * self.leaf_bytes && self.begins.len() > 1 {
             self.put_about(self.leaf_bytes)?;
@@ -170,7 +178,7 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// All of it, as one leaf or two halves.
+    /// Writes all pending records, as one leaf or two halves.
     fn put_all(&mut self) -> Result<(), Failed> {
         let half = self.leaf_bytes / 2;
         if self.bytes.len() > 3 * half && self.begins.len() > 1 {
@@ -190,7 +198,8 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// How many objects have about so many bytes, one at least. A very large one takes no small ones with it, which are read often.
+    /// The number of first pending objects that have about `bytes` bytes, one at least. A very large object gets a leaf of its own, so
+    /// that a read of the small ones before it stays cheap.
     fn count_about(&self, bytes: usize) -> usize {
         let count = self.begins.partition_point(|(_, begin)| *begin < bytes).max(1);
         let begin = self.begins[count - 1].1;
@@ -198,7 +207,7 @@ impl Rewriting<'_> {
         if is_large && begin >= self.leaf_bytes / 2 { count - 1 } else { count }
     }
 
-    /// Where so many objects end.
+    /// The offset where the first `count` pending objects end.
     fn end_of(&self, count: usize) -> usize {
         self.begins.get(count).map_or(self.bytes.len(), |(_, begin)| *begin)
     }
@@ -206,11 +215,16 @@ impl Rewriting<'_> {
     fn put_about(&mut self, bytes: usize) -> Result<(), Failed> {
         let count = self.count_about(bytes);
         let end = self.end_of(count);
+        assert!(count > 0 && end > 0, "a leaf has an object");
         let (first, _) = self.begins[0];
         let rest = self.bytes.split_off(end);
         let mut content = std::mem::replace(&mut self.bytes, rest);
         self.last = self.begins.drain(..count).next_back().map(|(id, _)| id);
         self.begins.iter_mut().for_each(|(_, begin)| *begin -= end);
+        assert!(
+            self.begins.first().is_none_or(|(_, begin)| *begin == 0),
+            "records follow each other without a gap"
+        );
         let leaf = self.leaves.write(first, count as u64, &mut content).map_err(Failed::Write)?;
         let leaf = Arc::new(leaf);
         self.made.base.leaves.push(leaf.clone());

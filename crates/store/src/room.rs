@@ -1,8 +1,8 @@
-//! Room in the index: it must fit the slots of checkpoints, or the log could never be trimmed again (store-S5).
+//! Space in the index: it must fit the checkpoint slots, or the log could never be trimmed again (store-S5).
 //!
-//! store-RM1: what objects take stays within `index_bytes_max`, and what sessions take within `sessions_bytes_max`. (Writes that passed the
-//!     check at once may pass it by what `checkpoint` keeps beside it for them.)
-//! store-RM2: writes leave room for fences: a full OST can be attached to, its files recovered and removed.
+//! store-RM1: objects stay within `index_bytes_max` and sessions within `sessions_bytes_max`. (Writes that passed the check concurrently
+//!     may exceed the first by the margin `ADMITTED_BYTES`, which `checkpoint` keeps free for them.)
+//! store-RM2: writes leave space for fences: a client can attach to a full OST, and its files can be recovered and removed.
 
 use crate::checkpoint::SESSION_BYTES_MAX;
 use crate::codec::OBJECT_BYTES_MAX;
@@ -10,13 +10,13 @@ use crate::engine::Engine;
 use crate::error::StoreError;
 use crate::sessions::SESSIONS_MAX;
 
-/// Sessions that always have room, 105 KiB in all.
+/// Sessions for which there is always space, 105 KiB in all.
 pub const SESSIONS_KEPT: usize = 64;
-/// Of the index, writes leave this share to the lease versions of objects that do not exist: 1700 of the smallest OST. Who
-/// recovers a file fences all objects that its layout names, written or not.
+/// Writes leave this share of the index to the lease versions of objects that do not exist: 1700 on the smallest OST. The recovery
+/// of a file fences all objects that its layout names, written or not.
 const FENCE_SHARE: u64 = 16;
 
-/// What wants room.
+/// The kind of request that needs space in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Write,
@@ -31,7 +31,7 @@ impl Engine {
         }
     }
 
-    /// Objects that writes may still make, if they are of one extent at most.
+    /// Objects that writes may still create, if each has one extent at most.
     pub(crate) fn objects_free(&self) -> u64 {
         self.index_room(Wish::Write) / OBJECT_BYTES_MAX
     }
@@ -44,7 +44,7 @@ impl Engine {
         self.index_bytes_max.saturating_sub(self.index.bytes() + fences)
     }
 
-    /// Is there room for one session more than `count`?
+    /// Whether the checkpoint has space for one session more than `count`.
     pub(crate) fn has_session_room(&self, count: usize) -> bool {
         let wanted = (count as u64 + 1) * SESSION_BYTES_MAX;
         count < SESSIONS_KEPT || (count < SESSIONS_MAX && wanted <= self.sessions_bytes_max)

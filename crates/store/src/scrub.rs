@@ -1,5 +1,5 @@
-//! The scrub's state: how far every page of every object was read and checked, kept on the medium so that a restart goes on.
-//! The store keeps it and verifies parts of objects; when to do so is the daemon's affair.
+//! The scrub's state: how far it has read and checked the pages of all objects. It is kept on the medium, so that a restart continues.
+//! The store keeps the state and verifies parts of objects; the daemon decides when.
 
 use types::crc::crc32c;
 use types::{ObjectId, PAGE_SIZE};
@@ -10,13 +10,13 @@ use crate::error::{DamageKind, StoreError};
 use crate::read::Unread;
 use crate::record::Record;
 
-/// Read at once: large enough for the rate of a disk, small enough to wait for.
+/// Pages of one read: enough for the full rate of a disk, and few enough that a wait for one read is short.
 const READ_PAGES: u32 = 64;
 
 /// Bytes of a scrub's state in records and checkpoints.
 pub(crate) const SCRUB_BYTES: u64 = 161;
 
-/// What the scrub does. The numbers are on wire and disk.
+/// The activity of the scrub. The numbers are on wire and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Scrubbing {
@@ -24,7 +24,7 @@ pub enum Scrubbing {
     #[default]
     Idle = 0,
     Running = 1,
-    /// An operator held it; a restart does not let it go on.
+    /// An operator paused it; a restart does not resume it.
     Paused = 2,
 }
 
@@ -35,26 +35,26 @@ impl Scrubbing {
     }
 }
 
-/// Where the scrub is, and what it shall do.
+/// The position of the scrub, and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scrub {
     pub state: Scrubbing,
-    /// Bytes per second at most; 0 = as fast as the medium gives them.
+    /// Bytes per second at most; 0 = as fast as the medium allows.
     pub rate: u64,
     /// From the end of a pass to the begin of the next, seconds; 0 = on request only.
     pub every_sec: u64,
-    /// From when on `every_sec` counts, seconds since 1970; 0 = not known yet.
+    /// Start of the `every_sec` interval, seconds since 1970; 0 = not known yet.
     pub since_sec: u64,
-    /// The next to be read: this object from this page on, then all that follow in order of id.
+    /// The next position: this object from this page on, then the objects after it in id order.
     pub object: ObjectId,
     pub page: u32,
-    /// Where this object ended when it was begun: what is appended meanwhile waits for the next pass.
+    /// Pages of this object when its scrub began. Pages appended meanwhile wait for the next pass.
     pub page_end: u32,
-    /// The greatest object of the pass: those that are made meanwhile, which all are greater, wait for the next one.
+    /// The greatest object of the pass. Objects created meanwhile all have greater ids and wait for the next pass.
     pub last_object: ObjectId,
-    /// The pass that is under way, or was ended before its end.
+    /// The pass that is under way, or was stopped before its end.
     pub pass: Pass,
-    /// The last pass that came to its end.
+    /// The last complete pass.
     pub last: Pass,
 }
 
@@ -70,7 +70,7 @@ pub struct Pass {
     pub bad_pages: u64,
 }
 
-/// 50 MiB/s: ten terabytes in two and a half days, beside which users of a drive of GB/s notice nothing.
+/// 50 MiB/s: ten terabytes in two and a half days. Users of a drive of GB/s do not notice it.
 pub const SCRUB_RATE: u64 = 50 << 20;
 /// Four weeks.
 pub const SCRUB_EVERY_SEC: u64 = 28 * 86_400;
@@ -92,34 +92,34 @@ impl Default for Scrub {
     }
 }
 
-/// What was found in a part of an object.
+/// The result of verifying a part of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// Offsets of pages that cannot be given back, bytes, with why.
+    /// Damaged pages: their offsets in bytes, and the kind of damage.
     pub bad: Vec<(u64, DamageKind)>,
     /// Pages that were read.
     pub pages: u32,
-    /// Where to go on; `None`: the object has no further pages.
+    /// The page to continue at; `None`: the object has no further pages.
     pub next: Option<u32>,
 }
 
-/// What was found in leaves of the index, up to the first bad one.
+/// The result of verifying leaves of the index, up to the first bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct VerifiedLeaves {
     pub bytes: u64,
     pub bad: Option<BadLeaf>,
-    /// Not all were looked at: those behind this, the first object of the last one that was, are left.
+    /// The first object of the last leaf verified; the leaves after it are left. `None`: none is left.
     pub end: Option<ObjectId>,
 }
 
-/// A leaf that the medium does not give back as it was written.
+/// A leaf that the medium does not return as it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLeaf {
     /// Its first object.
     pub first: ObjectId,
-    /// On the medium, bytes.
+    /// Its place on the medium, bytes.
     pub at: u64,
-    /// Memory has what was in it, and the next checkpoint writes that elsewhere: nothing is lost.
+    /// Memory has its content, and the next checkpoint writes it elsewhere: no data is lost.
     pub is_saved: bool,
 }
 
@@ -138,7 +138,7 @@ impl Engine {
         let mut space = vec![0; left.min(READ_PAGES) as usize * PAGE_SIZE];
         let pieces: Vec<_> = {
             let state = object.read();
-            // Each piece has a page at least.
+            // Each piece has at least one page, so this many pieces suffice.
             let pieces = state.extents.range(from, u32::MAX).take(left as usize + 1);
             pieces.collect()
         };
@@ -153,6 +153,7 @@ impl Engine {
             for crcs in crcs[..now].chunks(READ_PAGES as usize) {
                 let bytes = &mut space[..crcs.len() * PAGE_SIZE];
                 let read = self.verify_pages(id, at, start, crcs, bytes, &mut found.bad)?;
+                assert!(read > 0 && read as usize <= crcs.len(), "a step of the scrub moves on");
                 (at, start) = (at + read, start + u64::from(read));
                 found.pages += read;
                 if (read as usize) < crcs.len() {
@@ -166,11 +167,12 @@ impl Engine {
                 break;
             }
         }
+        assert!(found.pages <= pages_max.max(1), "a part of the scrub is bounded");
         Ok(found)
     }
 
-    /// Checks neighbours that lie from page `start` of the medium on, as the medium itself has them. Answers how many were looked at:
-    /// after a page that cannot be read no more, since a dying medium may take half a minute for each.
+    /// Checks contiguous pages from page `start` of the medium on, past all caches. Returns the number of pages checked: it stops after
+    /// an unreadable one, since a dying medium may take half a minute for each.
     fn verify_pages(
         &self,
         id: ObjectId,
@@ -198,12 +200,12 @@ impl Engine {
         Ok(crcs.len() as u32)
     }
 
-    /// A page that was not as it should be: is it still there, and still so?
+    /// Checks a bad page again; `None` if it is sound now, or the object has no longer this page in this place.
     fn verify_page(&self, id: ObjectId, page: u32) -> Result<Option<DamageKind>, StoreError> {
         let Some(object) = self.index.find(&id)? else { return Ok(None) };
         let site_now = || {
             let state = object.read();
-            // Below a whole patch nobody will see it again.
+            // A page below a whole patch is never read again.
             let is_hidden = state.patches.get(page).is_some_and(|patch| patch.is_whole());
             state.extents.site(page).filter(|_| !is_hidden)
         };
@@ -211,7 +213,7 @@ impl Engine {
         let mut bytes = [0; PAGE_SIZE];
         let read = self.vol.disk().read_medium_at(&mut bytes, self.at(site.page));
         let found = match read {
-            // The pass goes on when the device does.
+            // The pass continues when the device answers again.
             Err(e) if disk::is_passing(&e) => return Err(self.unread(id, page, Unread::NotNow)),
             Err(_) => Some(DamageKind::Medium),
             Ok(()) if crc32c(&bytes) != site.crc => Some(DamageKind::Checksum),
@@ -270,7 +272,7 @@ pub(crate) fn get_scrub(r: &mut Reader<'_>) -> Result<Scrub, Malformed> {
     })
 }
 
-/// One with all fields different, for golden bytes.
+/// A state with all fields different, for golden bytes.
 #[cfg(test)]
 pub(crate) fn sample() -> Scrub {
     use types::{Fid, Generation};

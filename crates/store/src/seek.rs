@@ -1,4 +1,4 @@
-//! Where an object has bytes and where it has none, page by page (`SEEK_DATA`, `SEEK_HOLE`).
+//! Finding the next data or hole of an object, page by page (`SEEK_DATA`, `SEEK_HOLE`).
 
 use types::{ObjectId, PAGE_SIZE};
 

@@ -1,7 +1,7 @@
-//! What a target keeps of its whole life: what was written on it since it was formatted, and its sub-block.
+//! Counters over a target's whole life: the bytes written since it was formatted. Also its sub-block size.
 //!
-//! It is in each checkpoint. After a crash, what replayed entries wrote is counted again by their pages; their own bytes in the log
-//! and failed writes are missing then.
+//! They are in each checkpoint. After a crash, the replayed entries' pages are counted again; the log's own bytes and failed writes
+//! after the checkpoint are missing then.
 
 use types::PAGE_SIZE;
 use wire::{Malformed, Reader, Wire};
@@ -12,23 +12,23 @@ use crate::record::Record;
 use crate::waste::SubBlock;
 use disk::alloc::ORDER_MAX;
 
-/// Bytes of it in a checkpoint.
+/// Encoded size in a checkpoint, bytes.
 pub(crate) const SERVICE_BYTES: u64 = 32;
 
 /// Since the target was formatted, or first opened by a release that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Service {
-    /// To the device, by all purposes.
+    /// Bytes written to the device for all purposes.
     pub bytes_written: u64,
     pub user_bytes_written: u64,
-    /// When counting began, seconds since 1970; 0: nobody with a clock has said yet.
+    /// When counting began, seconds since 1970; 0: no caller with a clock has set it yet.
     pub since_sec: u64,
-    /// Space is given out in pieces of 2^this pages; 0: in pieces as large as each write needs.
+    /// Space is allocated in units of 2^this pages; 0: as large as each write needs.
     pub sub_block_order: u8,
 }
 
 impl Service {
-    /// With so many bytes more.
+    /// Adds to the counters.
     pub(crate) fn and(self, bytes_written: u64, user_bytes_written: u64) -> Service {
         Service {
             bytes_written: self.bytes_written.saturating_add(bytes_written),
@@ -39,7 +39,7 @@ impl Service {
 }
 
 impl Engine {
-    /// If nobody has yet, says when counting began.
+    /// Sets the time when counting began, unless it is set already.
     pub(crate) fn note_service(&self, now_sec: u64) {
         let mut kept = self.service.lock();
         if kept.since_sec == 0 {
@@ -47,14 +47,14 @@ impl Engine {
         }
     }
 
-    /// Sets the sub-block that space is given out in from the next opening on. What is there stays where it is. For comparison: with a
-    /// fixed one store-S6 does not hold, since promises are kept in pages.
+    /// Sets the sub-block, the unit of allocation from the next opening on. Existing data stays where it is. It is for comparisons only:
+    /// with a fixed sub-block store-S6 does not hold, since promises are counted in pages.
     pub fn set_sub_block(&self, sub_block: SubBlock) -> Result<(), StoreError> {
         self.service.lock().sub_block_order = sub_block.order;
         self.make_checkpoint()
     }
 
-    /// What a replayed entry wrote before the crash.
+    /// Counts the bytes that a replayed entry wrote before the crash.
     pub(crate) fn count_replayed(&self, record: &Record) {
         let bytes = match record {
             Record::Write(w) => w.crcs.len() as u64 * PAGE_SIZE as u64,
@@ -85,7 +85,7 @@ pub(crate) fn get_service(r: &mut Reader<'_>) -> Result<Service, Malformed> {
     }
 }
 
-/// One with all fields different, for golden bytes.
+/// A value with all fields different, for golden bytes.
 #[cfg(test)]
 pub(crate) fn sample() -> Service {
     Service { bytes_written: 5 << 32, user_bytes_written: 3, since_sec: 9, sub_block_order: 3 }

@@ -1,4 +1,4 @@
-//! Sessions: a target remembers them over restarts, so that a replay after a crash finds its slots.
+//! Sessions: a target keeps them over restarts, so that a client's replay after a crash finds its slots.
 
 use types::{Seq, SessionId};
 
@@ -7,7 +7,7 @@ use crate::error::StoreError;
 use crate::record::Record;
 use crate::slots::Session;
 
-/// Most sessions of one target: 1.5 KiB of slots each make 24 MiB of memory.
+/// Most sessions of one target: slots of 1.5 KiB each make 24 MiB of memory.
 pub const SESSIONS_MAX: usize = 16_384;
 
 impl Engine {
@@ -16,12 +16,12 @@ impl Engine {
             return Ok(());
         }
         loop {
-            // A client that died without a word leaves its session behind; a living one that is hit attaches again.
-            // One for one, so that what the index takes does not grow (store-RM1).
+            // Evict the idlest session: most likely its client is dead, and a living client attaches again.
+            // One is evicted for one that begins, so that the sessions' space in the checkpoint does not grow (store-RM1).
             if let Some(idlest) = self.in_the_way_of(session) {
                 self.end(idlest)?;
             }
-            // Another may have begun meanwhile, and one too many would be refused by the next start.
+            // Another session may have begun meanwhile. With one too many, the next start would refuse the checkpoint.
             let admit = || if self.has_room_for(session) { Ok(0) } else { Err(Stop::Again) };
             match self.commit(None, Record::SessionBegin { session }, admit) {
                 Ok(_) => return Ok(()),
@@ -36,7 +36,7 @@ impl Engine {
         sessions.contains_key(&session) || self.has_session_room(sessions.len())
     }
 
-    /// The session that did nothing for longest, if there is no room for another one.
+    /// The session idle for longest, if there is no space for one more.
     fn in_the_way_of(&self, session: SessionId) -> Option<SessionId> {
         if self.has_room_for(session) {
             return None;

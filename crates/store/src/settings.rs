@@ -1,27 +1,27 @@
-//! What an engine is told when it is opened.
+//! Settings of an engine, given when it is opened.
 
 use crate::rewrite::LEAF_BYTES;
 
-/// How the engine treats small writes, and what memory it takes.
+/// Thresholds for small writes, and memory limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Writes of fewer bytes go into the log with their bytes, if they change pages that are there or parts of pages; 0: none does.
+    /// Writes of fewer bytes go into the log with their bytes, if they change existing pages or parts of pages. 0: no write does.
     pub patch_bytes_max: u32,
-    /// The same of writes of whole pages where none is yet. Such a write needs no old bytes, so that a medium whose writes return from
-    /// memory gains nothing by it.
+    /// The same limit, inclusive, for writes of whole pages that do not exist yet. Such a write needs no old bytes, so a medium that
+    /// acknowledges writes from memory gains nothing by the log.
     pub patch_new_bytes_max: u32,
-    /// Also writes of whole pages that replace others; if not, only those of parts of pages, which need the old bytes. A file in the page
-    /// cache takes a page wherever it goes for the price of a copy, and the log would be a second one.
+    /// Log also writes that replace whole pages. If false, only partial-page writes are logged, since these need the old bytes. A medium
+    /// that is a file in the page cache takes a page at any place for one copy, and the log would be a second one.
     pub patch_whole: bool,
-    /// Of memory for bytes that are in the log only. Half of the log bounds it too.
+    /// Memory for bytes that are in the log only. Half of the log bounds it too.
     pub overlay_bytes_max: u64,
-    /// What a destager writes begins and ends at multiples of this: the drive's own unit (4 KiB of common NVMe drives, 64 KiB of some
-    /// QLC ones), bytes, a power of two of at least 4 KiB. Where free space is in smaller pieces, those are used. (Above 1 MiB it is so only
-    /// if the data region begins at such a multiple; it begins at a whole MiB.)
+    /// The destager's writes begin and end at multiples of this: the drive's own unit (4 KiB of common NVMe drives, 64 KiB of some QLC
+    /// ones). In bytes, a power of two of at least 4 KiB. If free space is in smaller pieces, those are used. (Above 1 MiB, the alignment
+    /// holds only if the data region begins at such a multiple; it begins at a whole MiB.)
     pub write_unit: u32,
-    /// Of memory for the index: objects that were used lately or changed since the last checkpoint.
+    /// Memory for the index: objects used lately or changed since the last checkpoint.
     pub index_bytes_max: u64,
-    /// Bytes of a leaf of the index, about.
+    /// Target size of a leaf of the index, bytes.
     pub leaf_bytes: usize,
 }
 

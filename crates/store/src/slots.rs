@@ -1,4 +1,5 @@
-//! What was done last in each slot of each session: recorded in the entry that did it, so that both live or die together.
+//! The last request executed in each slot of each session. The log entry of the change records it too, so that either both survive a
+//! crash or neither does.
 
 use types::{Seq, SessionId};
 use wire::session::{SLOTS, comes_after};
@@ -6,10 +7,10 @@ use wire::session::{SLOTS, comes_after};
 use crate::engine::Engine;
 use crate::{Origin, Slot};
 
-/// A session as the target remembers it.
+/// A session as the target keeps it.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The entry that made it known.
+    /// The log entry that began it.
     pub begun: Seq,
     pub slots: [Slot; SLOTS as usize],
 }
@@ -18,14 +19,14 @@ impl Session {
     pub fn new(begun: Seq) -> Session {
         Session { begun, slots: [Slot::default(); SLOTS as usize] }
     }
-    /// The last entry of this session.
+    /// The last log entry of this session.
     pub fn last_seq(&self) -> Seq {
         self.slots.iter().map(|s| s.seq).fold(self.begun, Seq::max)
     }
 }
 
 impl Engine {
-    /// Records a request as done. Sequences of a slot only rise; a session that has ended meanwhile has no slots.
+    /// Records a request as executed. A slot's sequences only rise; a session that has ended meanwhile has no slots.
     pub(crate) fn apply_slot(&self, origin: Origin, seq: Seq, answer: u64) {
         let mut sessions = self.sessions.lock();
         let slot = sessions.get_mut(&origin.session).and_then(|s| s.slots.get_mut(origin.slot as usize));

@@ -1,9 +1,9 @@
-//! Small writes: their bytes go into the log entry, and to memory. One sequential write to the device serves many of them; where
-//! the bytes belong they are brought later, in large pieces (destage.rs).
+//! Small writes: their bytes go into the log entry, and to memory. One sequential device write serves many of them. The destager moves
+//! the bytes to the data region later, in large writes (destage.rs).
 //!
-//! store-W1: a patch has its place promised before it is acknowledged, so that destaging never lacks space.
-//! store-W2: the fuller overlay and log are, the longer a small write waits, and when they are full its thread helps; so no write meets a
-//! full log by surprise.
+//! store-W1: space for a patch is promised before it is acknowledged, so that destaging never lacks space.
+//! store-W2: the fuller overlay and log are, the longer a small write waits, and when they are full its thread destages. So writes slow
+//! down before the log is full.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,32 +19,33 @@ use crate::room::Wish;
 use crate::write::Written;
 use crate::{Done, Write};
 
-/// Parts of a thousand of what overlay and log may take: from here on the destager works.
+/// Fill level of overlay or log, per mille, from which on the destager works.
 pub(crate) const FILL_PRESSED: u64 = 500;
-/// From here on writes wait for it, the longer the fuller.
+/// From this level on writes wait for the destager, the longer the fuller.
 const FILL_SLOW: u64 = 700;
-/// From here on they do its work.
+/// From this level on writers destage themselves.
 const FILL_FULL: u64 = 900;
-/// The longest wait below that.
+/// The longest wait below `FILL_FULL`.
 const WAIT_MAX: Duration = Duration::from_millis(4);
-/// Rounds of that work before the write goes another way.
+/// Rounds that a writer destages before its write goes to the data region instead.
 const HELP_ROUNDS_MAX: usize = 4;
 
-/// What a small write finds of its pages.
+/// State of the pages of a small write.
 struct Lacking {
-    /// Those without bytes and without a promise.
+    /// Pages without bytes and without reserved space.
     pages: u32,
-    /// Those that no promise of space covers: neither patched nor reserved.
+    /// Pages without a promise of space: neither patched nor reserved.
     unpromised: u64,
-    /// Those that the index has no room for yet: neither patched nor reserved. And whether it has the object.
+    /// Pages without space in the index yet: neither patched nor reserved.
     unindexed: u64,
+    /// The index has the object.
     exists: bool,
-    /// All are whole, and none has bytes.
+    /// The write covers whole pages only, and none of them has bytes.
     is_fresh: bool,
 }
 
 impl Engine {
-    /// `None`: this write should go the other way.
+    /// Logs a small write; `None` if the caller should write it to the data region instead.
     pub(crate) fn write_small(&self, w: &Write<'_>) -> Result<Option<Done>, StoreError> {
         if w.data.len() as u64 >= u64::from(self.settings.patch_bytes_max).min(self.overlay_bytes_max() / 8) {
             return Ok(None);
@@ -97,7 +98,7 @@ impl Engine {
                     self.recorder.patched(w.data.len());
                     return Ok(Some(done));
                 }
-                // Each round means that somebody else cut, punched or destaged here.
+                // A new round means that another thread has cut, punched or destaged here.
                 Err(Stop::Again) => found = self.lacking_small(w, &cuts),
                 Err(Stop::Failed(e)) => return Err(e),
             }
@@ -121,6 +122,8 @@ impl Engine {
         let reserved = state.reserved.count(first, limit);
         let has = state.count(first, limit);
         let patched = state.patches.range(first, limit).count() as u64;
+        debug_assert!(has + reserved <= all, "a reserved page has no bytes");
+        debug_assert!(patched + reserved <= all, "a reserved page has no patch");
         Lacking {
             pages: (all - has - reserved) as u32,
             unpromised: all - patched - reserved,
@@ -130,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// store-W2. False: there is no room for it.
+    /// store-W2. False if overlay or log have no space for the write.
     fn admit_patch(&self) -> Result<bool, StoreError> {
         for _ in 0..HELP_ROUNDS_MAX {
             let fill = self.fullness();
@@ -149,16 +152,16 @@ impl Engine {
             match self.help() {
                 Ok(true) => {}
                 Err(e @ StoreError::Volume(_)) => return Err(e),
-                // A host that is full below a sparse medium, a place of others that cannot be written: the write goes the other way, and
-                // finds out itself.
+                // The host of a sparse medium may be full, or the place of another patch unwritable. The write goes to the data region
+                // and gets an error of its own there, if any.
                 Ok(false) | Err(_) => return Ok(false),
             }
         }
         Ok(self.fullness() < FILL_FULL)
     }
 
-    /// How full overlay and log are, the fuller of them: parts of a thousand of what small writes may take. A quarter of the log is for
-    /// what must always have room there.
+    /// The fill level of overlay or log, whichever is fuller, per mille of the share of small writes. They may take three quarters of
+    /// the log; the rest is for entries that must always find space there.
     pub(crate) fn fullness(&self) -> u64 {
         let overlay = self.overlay.pages() * PAGE_SIZE as u64 * 1000 / self.overlay_bytes_max();
         let log = self.vol.log_used() * 4000 / (self.vol.log_capacity() * 3);

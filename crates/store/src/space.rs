@@ -3,8 +3,8 @@
 //! Superseded runs wait in log order until the entry that superseded them is sealed. Before that a recovery may need their old bytes. Runs
 //! that no entry named are freed at once.
 //!
-//! store-R1: the pages that are free, or become free by sealing, cover all promised pages that are not taken yet: promises to objects, and to
-//!     clients (`grants`).
+//! store-R1: the pages that are free, or become free by sealing, cover all promised pages that are not taken yet: promises to objects, and
+//!     to clients (`grants`).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -167,6 +167,8 @@ impl Space {
 
     /// Queues runs that entry `seq` superseded. Entries come in order.
     pub fn supersede(&mut self, seq: Seq, stamp: u64, runs: &mut Vec<Run>) {
+        let is_last = self.waiting.back().is_none_or(|(last, at, _)| *last <= seq && *at <= stamp);
+        assert!(is_last, "store-O1: superseded runs wait in log order, and their stamps rise");
         for run in runs.drain(..) {
             self.waiting_pages += run.pages as u64;
             self.waiting.push_back((seq, stamp, run));
@@ -185,6 +187,7 @@ impl Space {
             && stamp <= unseen
         {
             self.waiting.pop_front();
+            assert!(self.waiting_pages >= run.pages as u64, "waiting pages are the sum of the waiting runs");
             self.waiting_pages -= run.pages as u64;
             self.free(run);
         }
@@ -192,9 +195,14 @@ impl Space {
             && stamp <= unseen
         {
             self.seen.pop_front();
+            assert!(
+                self.pinned_pages >= run.pages as u64,
+                "pinned pages count the runs that wait for readers"
+            );
             self.pinned_pages -= run.pages as u64;
             self.free(run);
         }
+        assert!(!self.waiting.is_empty() || self.waiting_pages == 0, "no run waits, so no page does");
     }
 
     fn free(&mut self, run: Run) {
@@ -225,12 +233,14 @@ impl Taken<'_> {
         self.spent.is_some()
     }
 
-    /// Ends the claim before the entry is applied, which ends the promise. In between the pages count as promised and as taken. At worst that
-    /// refuses a request for a moment; in the other order a request could take promised pages.
+    /// Ends the claim before the entry is applied, which ends the promise. In between the pages count as promised and as taken. At worst
+    /// that refuses a request for a moment; in the other order a request could take promised pages.
     pub fn give_up_claim(&self) {
         let claim = self.claim.take();
         if claim > 0 {
-            self.engine.space.lock().claimed -= claim;
+            let mut space = self.engine.space.lock();
+            assert!(space.claimed >= claim, "a claim is counted until it ends");
+            space.claimed -= claim;
         }
     }
 }
@@ -267,6 +277,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let mut space = self.engine.space.lock();
+        assert!(space.held >= self.pages, "held pages are counted until they are dropped");
         space.held -= self.pages;
         self.spent.into_iter().for_each(|spent| space.grants.put_back(spent));
     }
@@ -279,8 +290,8 @@ impl Engine {
         self.take_near(pages, None, claim, purpose, None)
     }
 
-    /// As `take`, at `near` if that is free, where the object's stream goes on. If all free pages are promised, takes them out of the grant of
-    /// `holder`.
+    /// As `take`, at `near` if that is free, where the object's stream goes on. If all free pages are promised, takes them out of the grant
+    /// of `holder`.
     pub(crate) fn take_near(
         &self,
         pages: u32,
@@ -301,8 +312,18 @@ impl Engine {
                 spent.into_iter().for_each(|spent| space.grants.put_back(spent));
                 return None;
             }
+            let count: u64 = runs.iter().map(|run| u64::from(run.pages)).sum();
+            assert_eq!(count, u64::from(pages), "the allocator gives as many pages as were asked for");
+            let is_inside = runs.iter().all(|run| run.pages > 0 && run.end() <= space.total_pages());
+            assert!(is_inside, "allocated runs lie in the data region");
             space.claimed += claim;
             space.on_their_way += 1;
+            if purpose == Purpose::Write && spent.is_none() && u64::from(pages) != claim {
+                assert!(
+                    space.promised_pages() <= space.free_pages(),
+                    "store-R1: a write leaves the promised pages"
+                );
+            }
             Some(Taken { engine: self, runs, claim: Cell::new(claim), spent })
         })
     }
@@ -311,12 +332,18 @@ impl Engine {
     pub(crate) fn hold(&self, pages: u64, holder: Option<SessionId>) -> Result<Held<'_>, StoreError> {
         let wanted = Wanted { pages, claim: 0, purpose: Purpose::Write, holder };
         self.with_space(wanted, |space| {
+            let promised = space.promised_pages();
             let spent = match wanted.fits(space, space.free_pages()) {
                 true => None,
                 // The promise of a grant becomes this one.
                 false => Some(space.grants.spend(holder?, pages)?),
             };
             space.held += pages;
+            let (free, now) = (space.free_pages(), space.promised_pages());
+            match spent {
+                Some(_) => assert_eq!(now, promised, "store-Q1: pages of a spent grant stay promised"),
+                None => assert!(pages == 0 || now <= free, "store-R1: pages that are held are free"),
+            }
             Some(Held { engine: self, pages, spent })
         })
     }
@@ -425,6 +452,14 @@ impl Engine {
 
     /// Writes whole pages at medium offsets of the data region, all at once.
     pub(crate) fn write_parts(&self, object: ObjectId, parts: &[(u64, &[u8])]) -> Result<(), StoreError> {
+        let region = self.vol.data_region();
+        let is_inside =
+            |(at, bytes): &(u64, &[u8])| *at >= region.start && at + bytes.len() as u64 <= region.end;
+        assert!(parts.iter().all(is_inside), "data is written to the data region only");
+        let is_whole = |(at, bytes): &(u64, &[u8])| {
+            (at - region.start) as usize % PAGE_SIZE == 0 && bytes.len() % PAGE_SIZE == 0
+        };
+        assert!(parts.iter().all(is_whole), "data is written in whole pages");
         self.vol.disk().write_many(parts).map_err(|source| match disk::is_full(&source) {
             // A sparse medium may promise more than its host file system has. The pages are freed, and the store goes on.
             true => StoreError::NoSpace("the file system that holds this target is full"),

@@ -1,7 +1,7 @@
-//! What the engine did since it was opened, in plain numbers: what users wrote, and what the device was asked for it.
+//! Counters since the engine was opened: user reads and writes, and the device requests for them.
 //!
-//! Device requests are counted below the volume (`disk::counted`), so none is missed. Counting costs relaxed additions only; a
-//! snapshot is not one moment, each of its numbers is.
+//! Device requests are counted below the volume (`disk::counted`), so none is missed. Counting costs relaxed additions only. The numbers of
+//! a snapshot are each exact, but not of one moment.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ use disk::counted::{Place, SizeCounter, Sizes};
 use crate::Service;
 use crate::engine::Engine;
 
-/// Since the store was opened, but for `service`.
+/// Counters since the store was opened; `service` counts over the target's whole life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
     pub user: UserStats,
@@ -25,7 +25,7 @@ pub struct Stats {
     pub cut_off: CutOff,
 }
 
-/// What was acknowledged to callers.
+/// Requests that were acknowledged to callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct UserStats {
     pub writes: u64,
@@ -34,34 +34,34 @@ pub struct UserStats {
     pub bytes_read: u64,
 }
 
-/// What the device was asked for, by purpose.
+/// Device requests, by purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct DeviceStats {
-    /// User data, straight to its place.
+    /// User data written directly to the data region.
     pub data: Sizes,
     pub log: Sizes,
     pub checkpoint: Sizes,
     pub superblock: Sizes,
-    /// Small writes on their way from the log to their place.
+    /// Writes of the destager.
     pub destage: Sizes,
     pub reads: Sizes,
     pub flushes: u64,
     pub bytes_discarded: u64,
     /// The device's size.
     pub bytes: u64,
-    /// Of the device that the log has of its own; 0: it has none.
+    /// Size of the log's own device; 0: it has none.
     pub log_device_bytes: u64,
 }
 
 impl DeviceStats {
-    /// To the device that has the data.
+    /// Bytes written to the device that has the data.
     pub fn bytes_written(&self) -> u64 {
         let log = if self.log_device_bytes > 0 { 0 } else { self.log.bytes };
         [self.data, self.checkpoint, self.superblock, self.destage].iter().map(|s| s.bytes).sum::<u64>() + log
     }
 }
 
-/// Of the small-write log.
+/// Counters of small writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SmallStats {
     /// User writes that went into the log with their bytes.
@@ -74,21 +74,21 @@ pub struct SmallStats {
     pub overlay_bytes_max: u64,
 }
 
-/// Of the index: what lies in memory, now.
+/// State of the index in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct IndexStats {
-    /// Objects, about, and leaves.
+    /// Objects (estimated) and leaves.
     pub memory_bytes: u64,
-    /// What it may take. Objects that somebody uses or that no checkpoint has stay beyond it; then checkpoints press.
+    /// Its limit. Objects in use, or not in a checkpoint yet, stay in memory beyond it; then a checkpoint is due.
     pub memory_bytes_max: u64,
-    /// Of the last checkpoint, and those of them that are in memory.
+    /// Leaves of the last checkpoint, and those of them in memory.
     pub leaves: u64,
     pub leaves_loaded: u64,
     /// Since the last checkpoint began.
     pub objects_changed: u64,
 }
 
-/// Where the engine counts.
+/// The engine's counters.
 #[derive(Debug, Default)]
 pub struct Recorder {
     writes: AtomicU64,
@@ -114,19 +114,19 @@ impl Recorder {
     }
 }
 
-/// Of the small-write log.
+/// Counters of small writes.
 impl Recorder {
     /// A user's write went into the log with its bytes. (It is counted by `wrote` as well.)
     pub fn patched(&self, bytes: usize) {
         self.patched_writes.fetch_add(1, Relaxed);
         self.patched_bytes.fetch_add(bytes as u64, Relaxed);
     }
-    /// One device write of the destager. The device's own count has it as data; here it is told apart.
+    /// One device write of the destager. The device counts it as data; this counter separates the two.
     pub fn destaged(&self, bytes: usize) {
         self.destage.add(bytes as u64);
         self.destaged_pages.fetch_add(bytes as u64 / types::PAGE_SIZE as u64, Relaxed);
     }
-    /// The overlay takes this much memory from now on.
+    /// Sets the memory that the overlay takes.
     pub fn set_overlay(&self, bytes: u64) {
         self.overlay_bytes.store(bytes, Relaxed);
         self.overlay_bytes_max.fetch_max(bytes, Relaxed);
@@ -136,7 +136,7 @@ impl Recorder {
 impl Engine {
     pub(crate) fn stats_now(&self) -> Stats {
         let (r, counts) = (&self.recorder, self.vol.counts());
-        // First, so that it is not greater than the data it is part of.
+        // Read first, so that it does not exceed the device's count of data, which includes it.
         let destage = r.destage.sizes();
         let user = UserStats {
             writes: r.writes.load(Relaxed),

@@ -1,7 +1,7 @@
-//! A survey of a target's space: what is free and in what pieces, what objects take and what of it is waste.
+//! A survey of a target's space: the free space and its fragmentation, the space that objects take, and the waste in it.
 //!
-//! It holds no lock longer than for a window of the medium or a page of objects, so nobody waits for it; what changes meanwhile may
-//! be counted as it was or as it is.
+//! It holds no lock longer than for a window of the medium or a page of objects, so that other requests do not wait for it. Changes
+//! during the survey may or may not be counted.
 
 use types::{ObjectId, PAGE_SIZE};
 
@@ -14,31 +14,32 @@ use disk::alloc::{ORDER_MAX, Run};
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Classes of free runs: 2^i pages to less than twice that.
 pub const RUN_CLASSES: usize = 32;
-/// Sub-block classes: extents of up to 2^i pages, and more than half that; in the last also longer ones.
+/// Sub-block classes: extents of up to 2^i pages and more than half that; the last class also has longer ones.
 pub const SUB_BLOCK_CLASSES: usize = ORDER_MAX + 1;
-/// Free pieces are looked at in windows of 64 MiB: 8192 of them at most under one lock.
+/// Free pieces are counted in windows of 64 MiB: at most 8192 pieces under one lock.
 const WINDOW_PAGES: u64 = 16 << 10;
-/// Objects that are looked at under one lock of a shard.
+/// Objects that are counted under one lock of a shard.
 const OBJECTS_AT_ONCE: usize = 256;
 
-/// Space as it is given out. All is used, waiting, being discarded, or free; `reserved`, `granted` and `reserve` are of what is free.
+/// The allocator's view of space. A page is used, waiting, being discarded, or free; `reserved`, `granted` and `reserve` are parts of
+/// the free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SpaceReport {
     pub bytes_total: u64,
-    /// Can be given out at once.
+    /// Can be allocated at once.
     pub bytes_free: u64,
-    /// Superseded; free as soon as what superseded it is sealed.
+    /// Superseded; free as soon as the superseding entry is sealed.
     pub bytes_waiting: u64,
     pub bytes_discarding: u64,
     /// Promised to objects and not taken yet.
     pub bytes_reserved: u64,
-    /// Kept for clients.
+    /// Granted to clients.
     pub bytes_granted: u64,
     /// Kept for truncation.
     pub bytes_reserve: u64,
-    /// Space is given out in pieces of this; `PAGE_SIZE`: as large as each write needs.
+    /// The unit of allocation; `PAGE_SIZE`: as large as each write needs.
     pub sub_block_bytes: u64,
-    /// Runs of neighbouring free pages.
+    /// Runs of contiguous free pages, by class.
     pub free_runs: [Amount; RUN_CLASSES],
     pub largest_run_bytes: u64,
 }
@@ -49,15 +50,15 @@ pub struct Amount {
     pub bytes: u64,
 }
 
-/// What a part of the objects takes. Parts add up.
+/// Space of a part of the objects. The parts add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Survey {
     pub objects: u64,
     /// Objects with bytes on the medium.
     pub objects_with_bytes: u64,
-    /// Pieces that lie apart on the medium.
+    /// Pieces that are not contiguous on the medium.
     pub fragments: u64,
-    /// Of the object with the most.
+    /// Fragments of the object that has the most.
     pub fragments_max: u64,
     pub bytes_reserved: u64,
     pub classes: [ClassUse; SUB_BLOCK_CLASSES],
@@ -68,7 +69,7 @@ pub struct Survey {
 pub struct ClassUse {
     pub extents: u64,
     pub bytes_allocated: u64,
-    /// Less what lies past the object's end, and what the sub-block has beyond the extent.
+    /// Without bytes past the object's end, and without the sub-block's rest beyond the extent.
     pub bytes_stored: u64,
 }
 
@@ -92,7 +93,7 @@ impl Survey {
         self.classes.iter().map(|c| c.bytes_stored).sum()
     }
 
-    /// Counts one object whose space is given out in pieces of `unit` pages.
+    /// Counts one object whose space is allocated in units of `unit` pages.
     fn add_object(&mut self, state: &State, unit: u64) {
         self.objects += u64::from(state.exists);
         self.bytes_reserved += state.reserved.pages() * PAGE;
@@ -113,18 +114,18 @@ impl Survey {
     }
 }
 
-/// Sub-blocks of one object that were counted.
+/// Sub-blocks of one object that were counted already.
 #[derive(Default)]
 struct SubBlocks(std::collections::BTreeSet<u64>);
 
 impl SubBlocks {
-    /// Pages that a run takes beyond what was counted already.
+    /// Pages that a run takes beyond the sub-blocks counted already.
     fn add(&mut self, run: Run, unit: u64) -> u64 {
         if unit == 1 {
             return run.pages.into();
         }
         let (first, last) = (run.start / unit, (run.end() - 1) / unit);
-        // What lies within belongs to this extent alone; its ends may be shared with others.
+        // The inner sub-blocks belong to this extent alone; the first and last may be shared with other extents.
         let ends = [Some(first), (last > first).then_some(last)];
         let new = ends.into_iter().flatten().filter(|block| self.0.insert(*block)).count() as u64;
         (new + (last - first).saturating_sub(1)) * unit
@@ -135,14 +136,14 @@ fn class_of(pages: u32) -> usize {
     (pages.next_power_of_two().ilog2() as usize).min(ORDER_MAX)
 }
 
-/// Where a survey goes on.
+/// The position where a survey continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cursor {
     pub(crate) after: Option<ObjectId>,
 }
 
 impl Cursor {
-    /// Behind an object; at the begin if that is `None`.
+    /// After an object; at the begin if that is `None`.
     pub fn behind(after: Option<ObjectId>) -> Cursor {
         Cursor { after }
     }
@@ -152,7 +153,7 @@ impl Cursor {
 }
 
 impl Engine {
-    /// Objects from `at` on, about `objects_max` of them, and where to go on.
+    /// Surveys about `objects_max` objects from `at` on; returns the position to continue at, or `None` at the end.
     pub(crate) fn survey_from(
         &self,
         mut at: Cursor,

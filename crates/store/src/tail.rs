@@ -1,8 +1,8 @@
 //! The tail of the log: admits changes into batches, writes them, and applies them (decision 0023).
 //!
-//! A change is admitted under the tail's short lock and joins a batch. A thread that finds no leader becomes the leader: it writes the batch
-//! with one write, applies the entries in their order, and reports the outcome to the other threads. Changes that come meanwhile form the
-//! next batch.
+//! A change is admitted under the tail's short lock and joins a batch. A thread that finds no leader becomes the leader: it writes the
+//! batch with one write, applies the entries in their order, and reports the outcome to the other threads. Changes that come meanwhile form
+//! the next batch.
 //!
 //! store-T1 (log, then apply): no change is visible or answered before its entry is in the log. If the write fails, nothing of the batch is
 //!     applied.
@@ -255,7 +255,10 @@ impl Tail {
         for _ in 0..ROUNDS_MAX {
             // 1. Close the batch. Later changes join the next one.
             let mut batch = std::mem::take(&mut held.spare);
+            assert!(batch.members.is_empty(), "a spare batch is empty");
             std::mem::swap(&mut batch, &mut held.next);
+            assert!(!batch.members.is_empty(), "a leader has a batch to write");
+            assert_eq!(self.writing_bytes(), 0, "one batch is written at a time");
             self.writing_bytes.store(batch.entries.ring_bytes(), Ordering::Release);
             drop(held);
             // 2. Write it, apply it, report its outcome.

@@ -1,5 +1,5 @@
-//! Truncation. Cut: pages behind go; the last page, if it is cut inside, is rewritten with zeros past the end (store-S4).
-//! Extended: the length only.
+//! Truncation. To cut removes the pages after the new end; a last page cut inside is rewritten with zeros past the end (store-S4).
+//! To extend changes the length only.
 
 use types::PAGE_SIZE;
 use types::crc::crc32c;
@@ -30,7 +30,7 @@ impl Engine {
         if !attrs.exists {
             return self.leave_absent(t);
         }
-        // 1. The page that is cut inside, with zeros behind the cut. It may take from the reserve: cutting frees.
+        // 1. Rewrite the page that is cut inside, with zeros after the cut. It may take from the reserve, because cutting frees space.
         let skip = (t.len % PAGE_SIZE as u64) as usize;
         let page = (t.len / PAGE_SIZE as u64) as u32;
         let has_page = || self.index.get(&t.object).is_some_and(|o| o.read().has(page));
@@ -41,7 +41,7 @@ impl Engine {
         if let (Some(m), Some(taken)) = (&cut, &taken) {
             self.write_pages(t.object, taken.runs[0].start, &m.bytes)?;
         }
-        // 2. The entry, unless the page changed meanwhile, or a cut became one inside a page.
+        // 2. Commit the entry, unless the page changed meanwhile, or the cut is now inside a page and was not before, or the reverse.
         let tail = cut.as_ref().zip(taken.as_ref()).map(|(m, taken)| (taken.runs[0].start, m.crc));
         let record = Record::Truncate(TruncateRecord { object: t.object, len: t.len, lease: t.lease, tail });
         let done = self.commit(t.origin, record, || {
@@ -58,7 +58,7 @@ impl Engine {
         Ok(done)
     }
 
-    /// Of an absent object nothing is made; only the slot is recorded.
+    /// An absent object stays absent; the entry only records the slot.
     fn leave_absent(&self, t: &Truncate<'_>) -> Result<Done, Stop> {
         self.commit(t.origin, Record::Nothing, || match self.pass_gate(&t.object, t.gate)?.exists {
             true => Err(Stop::Again),

@@ -1,7 +1,7 @@
-//! What sub-blocks cost: files of a mix, stored by the allocator alone and on no medium.
+//! The cost of sub-blocks: a simulation that stores a mix of files with the allocator alone, without a medium.
 //!
-//! Files come in the writes in which clients send them, 1 MiB at most, and several are written at once. What they take beyond their
-//! bytes is waste.
+//! Files are written as clients send them, in writes of 1 MiB at most, and several files concurrently. The space that they take beyond
+//! their bytes is waste.
 
 use disk::SplitMix;
 use types::PAGE_SIZE;
@@ -9,7 +9,7 @@ use types::PAGE_SIZE;
 use disk::alloc::{Buddy, ORDER_MAX, Run};
 
 const PAGE: u64 = PAGE_SIZE as u64;
-/// The most that a client sends in one write.
+/// The largest write of a client.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 /// Sizes of files: log-uniform, so that each doubling of the size has as many files.
@@ -19,7 +19,7 @@ pub struct Mix {
     /// Bytes; at least 1.
     pub bytes_min: u64,
     pub bytes_max: u64,
-    /// Files written at once.
+    /// Files written concurrently.
     pub streams: usize,
     pub seed: u64,
 }
@@ -27,7 +27,7 @@ pub struct Mix {
 /// The mix: 500 B to 20 MiB.
 pub const MIXED_FILES: Mix = Mix { files: 100_000, bytes_min: 500, bytes_max: 20 << 20, streams: 8, seed: 1 };
 
-/// A size in which space is given out.
+/// A unit of allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SubBlock {
     /// 2^this pages; 0: as large as each write needs.
@@ -45,17 +45,17 @@ impl SubBlock {
     }
 }
 
-/// What a mix takes.
+/// The space that a mix takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Waste {
     pub bytes_stored: u64,
     pub bytes_allocated: u64,
-    /// Pieces that lie apart.
+    /// Pieces that are not contiguous.
     pub fragments: u64,
 }
 
 impl Waste {
-    /// Of what is stored.
+    /// Waste, in percent of the stored bytes.
     pub fn percent(&self) -> f64 {
         (self.bytes_allocated - self.bytes_stored) as f64 / self.bytes_stored.max(1) as f64 * 100.0
     }
@@ -64,7 +64,7 @@ impl Waste {
 /// A file that is being written.
 struct Stream {
     rest: u64,
-    /// Where its last piece ends.
+    /// The end of its last piece on the medium.
     end: Option<u64>,
 }
 
@@ -76,9 +76,9 @@ impl Mix {
         (min + unit * (max - min)).exp() as u64
     }
 
-    /// Stores all files, in sub-blocks of this size.
+    /// Stores all files in sub-blocks of this size and measures the waste.
     pub fn store(&self, sub_block: SubBlock) -> Waste {
-        // Room for each file at its largest.
+        // Enough space for each file at its largest size.
         let most = (self.bytes_max.max(self.bytes_min) / PAGE + 1).next_multiple_of(1 << sub_block.order);
         let total = (most * (self.files + 1)).next_multiple_of(1 << ORDER_MAX);
         let mut buddy = Buddy::in_sub_blocks(total, sub_block.order);
@@ -118,7 +118,7 @@ impl Mix {
 mod tests {
     use super::*;
 
-    /// All of them in the long form.
+    /// All files in the long form of the tests.
     fn mixed(kib: u64) -> Waste {
         let files = if std::env::var_os("STRIA_LONG").is_some() { MIXED_FILES.files } else { 5000 };
         Mix { files, ..MIXED_FILES }.store(SubBlock::of_bytes(kib << 10).unwrap())

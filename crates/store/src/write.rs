@@ -15,18 +15,18 @@ use crate::space::{Purpose, Taken};
 use crate::{Done, Write};
 use disk::alloc::{Run, STREAM_PAGES};
 
-/// Tries of a partial-page write whose page changes under it. Each new try means that somebody else got on, and partial
-/// writers of one object take turns, so this many only meet a flood of whole-page writes to the very same page.
+/// Tries of a partial-page write whose page changes under it. Each new try means that another write made progress. Partial writers
+/// of one object take turns, so only a flood of whole-page writes to the very same page can exhaust the tries.
 pub(crate) const MERGE_TRIES_MAX: usize = 1000;
 
-/// Which pages a byte range covers, and which of them only in part.
+/// The pages of a byte range, and those that it covers only in part.
 struct Span {
     first: u32,
     pages: u32,
     is_head_partial: bool,
     /// The last page is partial and is not the first.
     is_tail_partial: bool,
-    /// Where the range begins in the first page.
+    /// Offset in the first page where the range begins.
     skip: usize,
 }
 
@@ -53,7 +53,7 @@ impl Span {
     }
 }
 
-/// What a write has made of its object, as its answer.
+/// The answer of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Written {
     /// The object's length in bytes.
@@ -81,17 +81,17 @@ impl Written {
     }
 }
 
-/// A partial page, made whole from what was there and what is new.
+/// A partial page, completed with the old bytes of the page.
 pub(crate) struct Merged {
     pub page: u32,
-    /// What it was merged with.
+    /// The sources of the old bytes.
     before: Below,
     pub bytes: [u8; PAGE_SIZE],
     pub crc: u32,
 }
 
 impl Merged {
-    /// There was nothing to merge with.
+    /// The page had no old bytes.
     pub fn is_hole(&self) -> bool {
         self.before.is_hole()
     }
@@ -99,21 +99,21 @@ impl Merged {
 
 impl Engine {
     pub(crate) fn write_object(&self, w: &Write<'_>) -> Result<Done, StoreError> {
-        // 1. store-S2: what arrived is what was sent.
+        // 1. store-S2: verify that the data arrived as it was sent.
         verify_fragments(w.offset, w.data, w.crcs)
             .map_err(|at| StoreError::BadChecksum { object: w.object, offset: w.offset + at as u64 })?;
         let _kept = self.index.load(&w.object)?;
-        // 2. Refuse early; the same gate is asked again under the tail's lock.
+        // 2. Refuse early; the same gate is called again under the tail's lock.
         let attrs = self.pass_gate(&w.object, w.gate)?;
         if let Some(done) = self.write_small(w)? {
             return Ok(done);
         }
         let span = Span::of(w.offset, w.data.len());
-        // Asked of the few objects that have some: most never do.
+        // Only objects with a reservation past the offset need the count; most objects have none.
         let is_promised = attrs.reserved_end > w.offset;
         let unreserved = span.pages as u64 - if is_promised { self.reserved_in(&w.object, &span) } else { 0 };
         if unreserved > 0 {
-            // What reserved pages take in the index was counted when they were reserved.
+            // The index space of reserved pages was counted when they were reserved.
             self.check_index_room(OBJECT_BYTES_MAX + unreserved * (EXTENT_BYTES_MAX + 4), Wish::Write)?;
         }
         // 3. Partial-page writers of one object take turns, so that they do not chase each other.
@@ -130,20 +130,20 @@ impl Engine {
     }
 
     fn try_write(&self, w: &Write<'_>, span: &Span, is_promised: bool) -> Result<Done, Stop> {
-        // 1. A place, before anything is looked at: a `Reading` keeps superseded places from being free.
+        // 1. Take a place before the `Reading` begins, since a `Reading` keeps superseded places from becoming free.
         let claim = if is_promised { self.reserved_in(&w.object, span) } else { 0 };
         let near = self.stream_end(&w.object, span);
         let taken = self.take_near(span.pages, near, claim, Purpose::Write, w.holder)?;
-        // 2. Merge partial pages with what is there.
+        // 2. Merge partial pages with the old bytes.
         let _reading = (span.is_head_partial || span.is_tail_partial).then(|| self.readers.begin());
         let merge = |i: u32, skip: usize| {
             self.merge(w.object, span.first + i, skip, &w.data[span.bytes(i, w.data.len())])
         };
         let head = span.is_head_partial.then(|| merge(0, span.skip)).transpose()?;
         let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
-        // 3. Data to the new places. No lock is held.
+        // 3. Write the data to the new places. No lock but the object's merge lock is held.
         self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
-        // 4. The entry, and the index, in one step; unless a merged page changed meanwhile, or the gate closed.
+        // 4. Commit the entry and update the index in one step, unless a merged page changed meanwhile or the gate refuses.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
         let end = w.offset + w.data.len() as u64;
         let done = self.commit_telling(w.origin, record, |asked| {
@@ -160,14 +160,14 @@ impl Engine {
         Ok(done)
     }
 
-    /// How many pages of the span have space and no bytes. If two writers claim one page, the second frees what the first took.
+    /// Number of reserved pages of the span. If two writers claim one page, the second frees the first one's place.
     fn reserved_in(&self, object: &ObjectId, span: &Span) -> u64 {
         let Some(object) = self.index.get(object) else { return 0 };
         let state = object.read();
         state.reserved.count(span.first, span.first + span.pages)
     }
 
-    /// Where on the medium the pages before a large write end: it goes on there if it can.
+    /// The place on the medium right after the page before a large write, so that the write can continue there.
     fn stream_end(&self, object: &ObjectId, span: &Span) -> Option<u64> {
         if span.pages < STREAM_PAGES || span.first == 0 {
             return None;
@@ -176,7 +176,7 @@ impl Engine {
         Some(site.page + 1)
     }
 
-    /// How many pages of the span have no space.
+    /// Number of pages of the span that have no space.
     fn lacking_in(&self, object: &ObjectId, span: &Span) -> u32 {
         let Some(object) = self.index.get(object) else { return span.pages };
         let (state, limit) = (object.read(), span.first + span.pages);
@@ -211,10 +211,13 @@ impl Engine {
             }
             i += run.pages;
         }
+        assert_eq!(i, span.pages, "a write has a place for each page");
+        let bytes: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+        assert_eq!(bytes, span.pages as usize * PAGE_SIZE, "a write has the bytes of each page");
         self.write_parts(w.object, &parts)
     }
 
-    /// Makes page `page` of the object whole: its old bytes, verified, with `fragment` (verified on arrival) at `skip`.
+    /// Completes a page: its old bytes, verified, with `fragment` (verified on arrival) at `skip`.
     fn merge(&self, object: ObjectId, page: u32, skip: usize, fragment: &[u8]) -> Result<Merged, StoreError> {
         let mut m = self.old_page(object, page)?;
         m.bytes[skip..skip + fragment.len()].copy_from_slice(fragment);
@@ -222,15 +225,15 @@ impl Engine {
         Ok(m)
     }
 
-    /// A page as it is, verified; zeros if it is a hole.
+    /// The present bytes of a page, verified; zeros if it is a hole. The caller sets the CRC.
     pub(crate) fn old_page(&self, object: ObjectId, page: u32) -> Result<Merged, StoreError> {
         let mut bytes = [0; PAGE_SIZE];
         let before = self.read_page(object, page, &mut bytes)?;
         Ok(Merged { page, before, bytes, crc: types::crc::ZERO_PAGE })
     }
 
-    /// Under the tail lock: is every merged page still what it was merged with? Who asks holds a `Reading` since before he read it: so
-    /// the same place has the same bytes.
+    /// Under the tail lock: checks that no merged page has changed since it was read. The caller has held a `Reading` since before the
+    /// read, so an unchanged place means unchanged bytes.
     pub(crate) fn check_unchanged<'a>(
         &self,
         object: &ObjectId,
@@ -261,7 +264,7 @@ fn describe(
         placed
     };
     let placed = runs.iter().map(place).collect();
-    // Fragments are pages, but for the partial ones, whose CRC was computed when they were merged.
+    // A fragment's CRC is its page's, except of partial pages, whose CRC was computed by the merge.
     let last = w.crcs.len() - 1;
     let crc_of = |(i, crc): (usize, &u32)| match (head, tail) {
         (Some(m), _) if i == 0 => m.crc,
@@ -269,6 +272,7 @@ fn describe(
         _ => *crc,
     };
     let crcs: Arc<[u32]> = w.crcs.iter().enumerate().map(crc_of).collect();
+    assert_eq!(crcs.len(), span.pages as usize, "store-S2: a write has one CRC per page");
     WriteRecord {
         object: w.object,
         end: w.offset + w.data.len() as u64,

@@ -184,7 +184,7 @@ fn leaves_that_make_no_sense_are_refused() {
     }
 }
 
-/// What releases wrote before there were leaves; patches and a count of what was written; or a scrub.
+/// Checkpoints of releases before leaves, before patches and service counters, and before the scrub.
 #[test]
 fn the_versions_before_are_read() {
     let (wanted, _) = sample();

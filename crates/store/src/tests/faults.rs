@@ -1,6 +1,6 @@
-//! The fault campaign: reads, writes, flushes and discards of generated lives fail, for once or for good, writes also in part. Whoever
-//! asked is told; who was told "done" loses nothing; a store that failed says so and promises nothing more; and on a medium that works
-//! again there is a state that was.
+//! The fault campaign: reads, writes, flushes and discards of generated lives fail, once or permanently; writes also in part. The caller
+//! gets an error. No acknowledged change is lost. A failed store reports that and acknowledges nothing more. On a medium that works again,
+//! the store recovers a state that it had.
 
 use std::cell::Cell;
 use std::io;
@@ -67,7 +67,7 @@ fn who_makes_room_sees_a_medium_that_is_lost() {
     assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{told:?}");
 }
 
-/// The destager's thread may be the one that the medium keeps; and who asks is told at once.
+/// The destager's thread may be the one that hangs in the medium, so discards and health checks report the loss themselves, at once.
 #[test]
 fn who_discards_and_who_asks_see_a_medium_that_is_lost() {
     let lost = || {
@@ -82,7 +82,7 @@ fn who_discards_and_who_asks_see_a_medium_that_is_lost() {
     assert!(matches!(told, Err(StoreError::Volume(VolumeError::Failed(_)))), "{told:?}");
 }
 
-/// A medium whose reads of data are kept once that is wanted, until a word of the test, or its end.
+/// A medium whose data reads block, once `keeps` is set, until the test signals or ends.
 struct Keeping {
     below: disk::FaultyDisk,
     keeps: AtomicBool,
@@ -117,7 +117,7 @@ impl disk::Disk for Keeping {
     }
 }
 
-/// The medium keeps the destager in a read through the page cache, and with him the role.
+/// The medium blocks the destager in a read through the page cache while it holds its lock.
 #[test]
 fn who_waits_for_a_destager_that_is_kept_gets_the_error_and_his_thread_back() {
     let ((began, was_begun), (go, gate)) = (channel(), channel());
@@ -288,7 +288,7 @@ fn on_a_faulty_disk() -> (Arc<disk::FaultyDisk>, Engine) {
     (disk, store)
 }
 
-/// Bulk data that hangs is refused and nothing else, until it has hung for too long: then nobody knows when it will be carried out.
+/// A hung bulk write is only refused, until it has hung for too long. Then the store fails, since the device may carry it out at any time.
 #[test]
 fn a_device_that_hangs_for_too_long_fails_the_store() {
     let (disk, store) = on_a_faulty_disk();

@@ -88,7 +88,7 @@ fn a_full_host_below_a_sparse_medium_is_no_space_and_nothing_worse() {
 fn a_full_index_refuses_writes_and_the_log_can_still_be_trimmed() {
     let rig = Rig::new();
     let n = fill_index(&rig);
-    // What recovery needs goes on for a while, until that is full too.
+    // Fences, which recovery needs, succeed for a while, until their share is full too.
     let mut m = 1 << 20;
     let refused = loop {
         match rig.store.fence(id(m), 1) {
@@ -135,7 +135,7 @@ fn a_full_index_takes_sessions_and_fences_what_a_dead_client_left() {
     for n in 0..1000 {
         rig.store.fence(id((1 << 20) + n), 1).unwrap();
     }
-    // 2. Attaching, again and again; nobody detaches.
+    // 2. Clients attach again and again, and none detaches.
     let session = |n: usize| SessionId(1000 + n as u64);
     let room = (rig.store.sessions_bytes_max / SESSION_BYTES_MAX) as usize;
     assert!(room > SESSIONS_KEPT);

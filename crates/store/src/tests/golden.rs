@@ -1,4 +1,4 @@
-//! A whole OST as bytes: what a release wrote is opened by the next, and nobody changes the format unawares.
+//! A whole OST as bytes: the next release opens what this one wrote, and a change of the format fails the test.
 //!
 //! The file beside has the sectors that are not zero: each its number (u64) and its 512 bytes. After a change of the format on purpose:
 //! `STRIA_GOLDEN=1 cargo test -p stria-store golden` writes it anew.
@@ -46,7 +46,7 @@ fn fill(store: &Engine) {
     store.flush().unwrap();
 }
 
-/// What it holds, in words.
+/// The store's content, as text.
 fn told(store: &Engine) -> String {
     let mut out = String::new();
     for (id, attrs) in store.list(None, 100).unwrap().0 {

@@ -1,4 +1,4 @@
-//! store-Q1 to store-Q3: what is granted is there for its holder, and for nobody else.
+//! store-Q1 to store-Q3: granted space is there for its holder, and for no other session.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -67,7 +67,7 @@ fn memory_has_a_part_and_a_clean_start_reads_none_of_the_rest() {
     assert_eq!(store.index.bytes(), 0);
 }
 
-/// A disk where two have to meet before either gets what he reads, once.
+/// A disk where, once, two reads wait for each other before either returns.
 struct Meeting {
     below: Arc<MemDisk>,
     two: Mutex<Option<Arc<Barrier>>>,
@@ -124,7 +124,7 @@ fn memory_keeps_each_leaf_once_and_none_that_was_replaced() {
         write(&store, id(0), 0, &pattern(salt, 10), None).unwrap();
         store.checkpoint().unwrap();
         assert_eq!(kept().0, 0, "it went with its leaf");
-        // Somebody had begun with the old one.
+        // A reader may still use the old leaf.
         assert!(!Arc::ptr_eq(&old[0], &leaves()[0]));
         store.index.leaves.read(&old[0]).unwrap();
         assert_eq!(kept(), (0, 0));
@@ -192,7 +192,7 @@ fn objects_come_and_go_beside_checkpoints_and_evictions() {
     }
 }
 
-/// What is about to be changed is kept, and what has patches: their bytes are in memory only.
+/// Objects that are about to change stay in memory. So do objects with patches, whose bytes are in memory only.
 #[test]
 fn what_must_not_go_stays() {
     let disk = fresh();

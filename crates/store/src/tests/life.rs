@@ -68,30 +68,30 @@ struct Run {
     closing: usize,
 }
 
-/// What became of an operation.
+/// The outcome of an operation.
 #[derive(Debug)]
 pub enum Outcome {
     Done,
     /// The change was not made.
     Refused(StoreError),
-    /// Nobody knows; the store has failed.
+    /// It may have been made; the store has failed.
     Failed(StoreError),
 }
 
-/// What of the past is remembered.
+/// The part of the history that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Everything, for crashes at any point of a recording, which begins with the life.
     All,
-    /// What a crash now may show.
+    /// The states that a crash now may leave.
     SinceFlush,
 }
 
 pub struct Life {
     pub medium: Arc<SimDisk>,
-    /// Over the medium, or over that of the data or of the log; what the store sees.
+    /// Wraps the medium, or that of the data or of the log; the store uses this one.
     pub faulty: Arc<FaultyDisk>,
-    /// That and, as it is, the other.
+    /// `faulty`, and the other medium unwrapped.
     pub media: Media,
     pub store: Engine,
     pub rng: SplitMix,
@@ -337,7 +337,7 @@ impl Life {
         Ok(())
     }
 
-    /// What replay kept is flushed.
+    /// After an open, all replayed entries are flushed.
     fn opened(&mut self) {
         let (incarnation, opened) = (self.store.incarnation(), self.medium.events());
         self.runs.push(Run { incarnation, opened, closing: usize::MAX });
@@ -413,7 +413,7 @@ impl Life {
         let mut world = self.world_at(last).clone();
         let maybe = self.history.last().filter(|m| m.acknowledged == usize::MAX && m.seq <= last);
         if maybe.is_some() && compare(&store, &world).is_err() {
-            // What failed may have been a mark that the operation needed first: it is there, and the operation is not.
+            // The failed write may have been a mark that the operation needed first: the mark is there, and the operation is not.
             world = self.world_at(Seq(last.0 - 1)).clone();
         }
         compare(&store, &world).unwrap_or_else(|e| panic!("{crash:?}, after {last:?}: {e}"));
@@ -455,7 +455,7 @@ fn draw_settings(rng: &mut SplitMix) -> Settings {
     Settings { leaf_bytes, index_bytes_max, ..settings }
 }
 
-/// What a store is opened on: one medium fails when it is told to, of two the data's or the log's.
+/// The media for a store: one that fails on demand, which with two media is the data's or the log's.
 fn faulty_of(medium: &Arc<SimDisk>, rng: &mut SplitMix) -> (Arc<FaultyDisk>, Media) {
     let Media { main, log } = medium.media();
     let over = |below: &Arc<dyn Disk>| Arc::new(FaultyDisk::new(below.clone()));

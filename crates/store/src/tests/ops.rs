@@ -115,7 +115,7 @@ pub struct Reach {
     pub write_max: u64,
 }
 
-/// Whose request the operation is; some are nobody's, and some name a session that has ended.
+/// The origin of an operation. Some have none, and some name a session that has ended.
 pub fn draw_origin(rng: &mut SplitMix, sequence: u32) -> Option<Origin> {
     let (session, slot) = (SessionId(77 + rng.below(SESSIONS)), rng.below(3) as u32);
     (rng.below(8) > 0).then_some(Origin { session, slot, sequence })

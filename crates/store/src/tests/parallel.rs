@@ -297,7 +297,7 @@ fn what_the_last_sealing_frees_is_taken_too() {
     *disk.each.lock() = None;
 }
 
-/// Each time that he has what waits sealed, as much waits again. Once the other is done he finds what he wants.
+/// Each time that the slow writer has sealed the waiting pages, as many wait again. Once the other writer is done, it finds its space.
 #[test]
 fn who_is_slower_than_another_to_take_what_he_sealed_is_not_told_that_it_is_full() {
     const BYTES: usize = 128 << 10;
@@ -321,7 +321,7 @@ fn who_is_slower_than_another_to_take_what_he_sealed_is_not_told_that_it_is_full
     let other_left = left.clone();
     *disk.each.lock() = Some(Box::new(move || {
         let left = other_left.load(Ordering::Relaxed);
-        // He is quick because he has nothing sealed: what he wants is free.
+        // The other writer is quick because it need not seal: its pages are free.
         let has_room = {
             let space = other.space.lock();
             let kept = crate::space::reserve_pages(space.total_pages());

@@ -21,8 +21,8 @@ fn named(store: &Engine) -> HashSet<u64> {
     pages
 }
 
-/// What a store names, and what it would name if it were opened anew: until a checkpoint, that is what lies below patches which were
-/// destaged meanwhile.
+/// Pages that the store names now, and those that it would name after a reopen. The latter include, until a checkpoint, the pages below
+/// patches that were destaged meanwhile.
 fn named_by_any(life: &Life) -> HashSet<u64> {
     let again = open(life.medium.crash(Crash::KeepAll));
     named(&life.store).union(&named(&again)).copied().collect()
@@ -34,7 +34,7 @@ fn o1_no_page_is_written_or_discarded_that_a_state_names_which_recovery_may_want
     for seed in 0..SEEDS {
         let mut life = Life::new(seed, Memory::SinceFlush);
         let region = life.store.vol.data_region();
-        // What each state names, from the last one that is sealed on.
+        // The pages that each state names, from the last sealed one on.
         let mut wanted = vec![(life.store.last_seq(), named_by_any(&life))];
         for _ in 0..150 {
             life.medium.record_with_unflushed();
@@ -106,8 +106,8 @@ fn o2_the_log_is_cut_at_the_first_entry_whose_data_fails_and_not_before() {
     assert!(cuts > 2 * SEEDS, "{cuts}");
 }
 
-/// What the OST owes to a file that grows from inline to objects (meta-O4): the MDT drops the inline bytes after this flush. The rest of the
-/// rule is the client's: `o4_growth_survives_power_loss_at_every_step` in testkit.
+/// The OST's part of the inline-to-object migration (meta-O4): the MDT drops the inline bytes after this flush. The rest of the rule is the
+/// client's: `o4_growth_survives_power_loss_at_every_step` in testkit.
 #[test]
 fn o4_what_all_wrote_before_a_flush_is_there_whatever_fails_after_it() {
     for seed in 0..SEEDS {
@@ -258,7 +258,7 @@ fn s3_the_answer_the_slot_and_the_change_are_one_entry() {
             let last = store.last_seq();
             compare(&store, life.world_at(last))
                 .unwrap_or_else(|e| panic!("seed {seed}, event {events}: {e}"));
-            // What the last change of all answered is in its slot, if the session lives still.
+            // The answer of the very last change is in its slot, if the session still exists.
             if let Some((session, n, slot)) = filled.get(&last) {
                 assert_eq!(store.slot(*session, *n), Some(*slot), "seed {seed}, event {events}");
             }
@@ -330,7 +330,7 @@ fn s5_a_full_medium_refuses_before_anything_is_written_and_removing_always_works
                     // It left no trace: all else is as before.
                     compare(&life.store, life.now()).unwrap_or_else(|e| panic!("seed {seed}: {op:?}: {e}"));
                 }
-                // What frees is never refused, nor what is about no data at all.
+                // Operations that free space or need no data space are never refused.
                 (op, other) => panic!("seed {seed}: {op:?}: {other:?}"),
             }
         }

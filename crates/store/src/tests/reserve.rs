@@ -1,4 +1,4 @@
-//! store-S6: reserved space is there when it is written, and nobody else's.
+//! store-S6: a write to reserved pages finds space, and no other write takes it.
 
 use super::*;
 

@@ -24,7 +24,7 @@ const ROTS: u64 = 1_500;
 const ROTS_LONG: u64 = 30_000;
 /// Of one medium; each begins with the same bytes.
 const ROTS_PER_LIFE: u64 = 110;
-/// What an opening and a look at everything may read: many times what they need.
+/// Limit of the reads of an open and of a read of everything: many times the need.
 const READS_MAX: u64 = 200_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ fn rot_anywhere_is_told_or_harmless() {
     }
 }
 
-/// What a structure's rot may come to.
+/// The allowed outcomes of rot in a structure.
 fn may_be(part: Part, fate: Fate) -> bool {
     use Fate::*;
     match part {
@@ -124,7 +124,7 @@ fn bury(seed: u64) -> Grave {
         }
     }
     let medium = life.medium.crash(Crash::KeepAll);
-    // What was folded since the last checkpoint lies where it lay for who opens it.
+    // For a reopened store, pages folded since the last checkpoint lie in their old places.
     let opened = open(life.medium.crash(Crash::KeepAll));
     let map = Map::of(&medium, &opened);
     Grave { medium, before, map, life }
@@ -271,7 +271,7 @@ fn check_others(store: &Engine, world: &World, what: &str) {
         let bytes = read(store, id(n), 0, u32::MAX >> 1).unwrap();
         assert!(bytes.as_ref() == exists.map(|m| &m.bytes), "{what}: {n} has other bytes");
     }
-    // What nobody changed there keeps nothing from its checkpoint: new objects, behind all and elsewhere, and removals.
+    // An unchanged lost leaf does not prevent the checkpoint of other changes: new objects, after all others and elsewhere, and removals.
     write(store, id(70), 0, b"behind all", None).unwrap();
     let all = (0..super::ops::OBJECTS + 1).map(id);
     let others: Vec<ObjectId> = all.filter(|id| store.stat(*id).is_ok()).collect();

@@ -74,7 +74,7 @@ fn o2_an_unreadable_page_is_damage_and_does_not_cut_what_may_be_flushed() {
     write(&store, id(3), 0, &pattern(3, 5000), None).unwrap();
     store.truncate(&Truncate { object: id(3), len: 100, lease: 0, gate: &anyone, origin: None }).unwrap();
     let lost = [place(1, 2), place(2, 0), place(3, 0)];
-    // This one is superseded and nobody's loss.
+    // This page is superseded, so its loss does not matter.
     write(&store, id(2), 0, &pattern(4, 4096), None).unwrap();
     // Flushed as a client asks for it: the log does not say so yet.
     store.flush().unwrap();
@@ -351,7 +351,7 @@ fn o2_a_device_that_hangs_fails_the_start_and_is_no_damage() {
     rig.write(id(1), 0, &pattern(1, 8192)).unwrap();
     rig.store.flush().unwrap();
     rig.write(id(1), 0, &pattern(2, 8192)).unwrap();
-    // Nobody has said that the last write reached the medium, and it has not.
+    // The last write was not flushed, and has not reached the medium.
     let medium = Arc::new(rig.disk.crash(Crash::KeepAll));
     let place = rig.place(id(1), 1);
     medium.write_at(&[0; 4096], place).unwrap();

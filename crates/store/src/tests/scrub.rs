@@ -74,7 +74,7 @@ fn the_state_survives_crashes_and_checkpoints() {
     assert_eq!(third.store.scrub(), crate::scrub::sample(), "from the checkpoint");
 }
 
-/// What cannot be read since the device hangs is not damaged: nobody is told so, and later it is there.
+/// A page that cannot be read because the device hangs is not reported as damaged, and is readable later.
 #[test]
 fn a_device_that_hangs_makes_no_damage() {
     let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::new(MEDIUM_BYTES))));

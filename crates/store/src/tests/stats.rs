@@ -59,7 +59,7 @@ fn no_device_write_is_missed() {
     assert_eq!(after.flushes - before.flushes, flushes);
 }
 
-/// What a target wrote in its whole life outlives stops, and crashes as far as its log knows.
+/// The bytes written in a target's whole life survive stops, and after crashes as far as the log has them.
 #[test]
 fn the_count_of_a_life_goes_on_after_stops_and_crashes() {
     let rig = Rig::new();

@@ -421,7 +421,7 @@ fn a_log_that_fills_in_the_middle_of_a_batch_takes_what_fits_and_the_rest_waits(
         let first = put(0);
         until(|| disk_seen.begun() == begun + 1);
         let others: Vec<_> = (1..=WRITERS).map(put).collect();
-        // One who found no room is about to make some; the others are as large, so that none of them finds room either.
+        // A writer that found no space is about to make some. The others are as large, so none of them finds space either.
         until(|| store_seen.overlay.destager.is_locked() || waiting(store_seen) == WRITERS);
         joined = waiting(store_seen);
         crashed.resize(MEDIUM_BYTES as usize, 0);

@@ -1,4 +1,4 @@
-//! What a store holds, as plain as it can be said: byte arrays and tables. The oracle of the model test and of all campaigns.
+//! The simplest model of a store's content: byte arrays and tables. It is the oracle of the model test and of all campaigns.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl World {
         self.objects.values().map(|m| m.used()).sum()
     }
 
-    /// What the done operation's slot says from now on.
+    /// Sets the slot of an operation that was done.
     pub fn record(&mut self, origin: Option<Origin>, done: Done) {
         let Some(origin) = origin else { return };
         if let Some(slots) = self.sessions.get_mut(&origin.session) {
@@ -221,12 +221,12 @@ pub fn compare_tables(store: &Engine, want: &World) -> Result<(), String> {
     check_books(store)
 }
 
-/// What the store keeps count of is what counting says. At rest.
+/// At rest, the store's counters equal a fresh count.
 pub fn check_books(store: &Engine) -> Result<(), String> {
     same("books", books(store), counted(store).map_err(|e| e.to_string())?)
 }
 
-/// What the store keeps count of: objects, their bytes in leaves, reserved, patched and named pages, and pages of leaves.
+/// The store's counters: objects, their bytes in leaves, reserved, patched and named pages, and pages of leaves.
 type Books = (u64, u64, [u64; 3], u64, u64);
 
 fn books(store: &Engine) -> Books {
