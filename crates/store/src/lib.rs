@@ -17,68 +17,31 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
-mod api;
-mod checkpoint;
-mod chunks;
-mod codec;
-mod damage;
-mod destage;
-mod destroy;
-mod discard;
-mod engine;
-mod error;
-mod extent;
-mod format;
-mod grants;
-mod index;
-mod leaf;
-mod list;
-mod named;
-mod overlay;
-mod page;
-mod patch;
-mod punch;
-mod read;
-mod readers;
-mod record;
-mod recover;
-mod reserve;
-mod reserved;
-mod rewrite;
-mod room;
-mod scrub;
-mod seek;
-mod service;
-mod sessions;
-mod settings;
-mod slots;
-mod small;
-mod space;
-mod stats;
-mod survey;
-mod tail;
-mod truncate;
-mod waste;
-mod write;
+mod records;
+mod state;
+mod upkeep;
+mod verbs;
 
 #[cfg(test)]
 mod tests;
 
-pub use damage::{DAMAGE_MAX, Recorded};
-pub use engine::Engine;
-pub use error::{DamageKind, StoreError};
-pub use format::{Geometry, LOG_BYTES_MAX, geometry};
-pub use grants::GRANT_SEC;
-pub use list::Readable;
-pub use reserve::Reservation;
-pub use scrub::{BadLeaf, Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing, Verified, VerifiedLeaves};
-pub use service::Service;
-pub use sessions::SESSIONS_MAX;
-pub use settings::Settings;
-pub use stats::{DeviceStats, IndexStats, SmallStats, Stats, UserStats};
-pub use survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
-pub use waste::{MIXED_FILES, Mix, SubBlock, Waste};
-pub use write::Written;
+pub use records::error::{DamageKind, StoreError};
+pub use records::index_report::{BadLeaf, IndexStats, VerifiedLeaves};
+pub use records::scrub_state::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing};
+pub use records::settings::Settings;
+pub use state::engine::Engine;
+pub use state::grants::GRANT_SEC;
+pub use state::room::{DAMAGE_MAX, SESSIONS_MAX};
+pub use state::service::Service;
+pub use state::stats::{DeviceStats, SmallStats, Stats, UserStats};
+pub use state::waste::{MIXED_FILES, Mix, SubBlock, Waste};
+pub use upkeep::format::{Geometry, LOG_BYTES_MAX, geometry};
+pub use upkeep::scrub::Verified;
+pub use upkeep::survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
+pub use verbs::damage::Recorded;
+pub use verbs::list::Readable;
+pub use verbs::reserve::Reservation;
+pub use verbs::write::Written;
 
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ use disk::{Crash, Disk, SimDisk};
 use types::crc::{fragment_crcs, verify_fragments};
 use types::*;
 
-use crate::engine::Engine;
+use crate::state::engine::Engine;
 use crate::*;
 
 /// Log 1 MiB, two slots of 3 MiB, and about this much data with the volume's head.

@@ -3,8 +3,8 @@
 use disk::FaultyDisk;
 
 use super::*;
-use crate::checkpoint::SESSION_BYTES_MAX;
-use crate::room::SESSIONS_KEPT;
+use crate::state::room::SESSION_BYTES_MAX;
+use crate::state::room::SESSIONS_KEPT;
 
 #[test]
 fn a_full_medium_refuses_cleanly_and_lives_on() {

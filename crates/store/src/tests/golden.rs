@@ -29,7 +29,7 @@ fn fill(store: &Engine) {
     write(store, id(1), 5000, b"a part, in the log only", origin(2)).unwrap();
     write(store, id(3), 100, b"to be removed", None).unwrap();
     store.fence(id(4), 1 << 32 | 7).unwrap();
-    store.set_scrub(crate::scrub::sample()).unwrap();
+    store.set_scrub(crate::records::scrub_state::sample()).unwrap();
     let damage = Damage { object: id(2), offset: 8192, kind: DamageKind::Checksum, found_sec: 1_700_000_000 };
     store.record_damage(damage).unwrap();
     store.note_service(1_600_000_000);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::world::PAGE;
 use super::*;
-use crate::record::{self, Record};
+use crate::records::record::{self, Record};
 use disk::alloc::Run;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

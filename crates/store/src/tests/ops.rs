@@ -151,7 +151,9 @@ pub fn draw(rng: &mut SplitMix, reach: Reach) -> Op {
             Op::Damage(Damage { object, offset: offset & !4095, kind, found_sec: rng.below(1000) })
         }
         690..695 => Op::Forget(if rng.below(3) == 0 { Fid(0) } else { object.fid }),
-        695..705 => Op::Scrub(Scrub { object, page: rng.below(100) as u32, ..crate::scrub::sample() }),
+        695..705 => {
+            Op::Scrub(Scrub { object, page: rng.below(100) as u32, ..crate::records::scrub_state::sample() })
+        }
         705..710 => Op::Label(Epoch(1 + rng.below(1000) as u32)),
         710..790 => Op::Read { object, offset, len: len as u32 * 3 },
         790..800 => Op::Verify { object },

@@ -324,7 +324,7 @@ fn who_is_slower_than_another_to_take_what_he_sealed_is_not_told_that_it_is_full
         // The other writer is quick because it need not seal: its pages are free.
         let has_room = {
             let space = other.space.lock();
-            let kept = crate::space::reserve_pages(space.total_pages());
+            let kept = crate::state::space::reserve_pages(space.total_pages());
             space.free_pages() >= kept + (OTHER_BYTES / PAGE_SIZE) as u64
         };
         if left > 0 && has_room {

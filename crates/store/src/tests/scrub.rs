@@ -65,13 +65,13 @@ fn what_changes_meanwhile_is_no_damage() {
 fn the_state_survives_crashes_and_checkpoints() {
     let rig = Rig::new();
     assert_eq!(rig.store.scrub(), Scrub::default());
-    rig.store.set_scrub(crate::scrub::sample()).unwrap();
+    rig.store.set_scrub(crate::records::scrub_state::sample()).unwrap();
     rig.store.flush().unwrap();
     let again = rig.crashed(Crash::DropAll);
-    assert_eq!(again.store.scrub(), crate::scrub::sample(), "from the log");
+    assert_eq!(again.store.scrub(), crate::records::scrub_state::sample(), "from the log");
     again.store.checkpoint().unwrap();
     let third = again.crashed(Crash::DropAll);
-    assert_eq!(third.store.scrub(), crate::scrub::sample(), "from the checkpoint");
+    assert_eq!(third.store.scrub(), crate::records::scrub_state::sample(), "from the checkpoint");
 }
 
 /// A page that cannot be read because the device hangs is not reported as damaged, and is readable later.

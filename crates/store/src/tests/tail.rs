@@ -270,7 +270,7 @@ fn a_writer_of_reserved_pages_has_his_claim_until_it_is_his_turn() {
 fn sessions_that_begin_at_once_find_room_one_after_the_other() {
     let (disk, mut store) = gated();
     store.sessions_bytes_max = 0;
-    let kept = crate::room::SESSIONS_KEPT as u64;
+    let kept = crate::state::room::SESSIONS_KEPT as u64;
     (1..kept).for_each(|n| store.begin_session(SessionId(n)).unwrap());
     let (store, disk) = (&store, &disk);
     disk.set(Way::Shut);
@@ -307,7 +307,7 @@ fn the_role_is_handed_on_and_nobody_is_forgotten() {
         }
     });
     assert_eq!(done.load(Ordering::Relaxed), 6000);
-    assert!(store.tail.hold().is_empty() && disk.begun() > crate::tail::ROUNDS_MAX);
+    assert!(store.tail.hold().is_empty() && disk.begun() > crate::state::tail::ROUNDS_MAX);
 }
 
 /// Overwrites of few pages by many threads, the log gone around several times: memory has what the log says, and that is what the order of

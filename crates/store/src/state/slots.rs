@@ -1,0 +1,45 @@
+//! The last request executed in each slot of each session. The log entry of the change records it too, so that either both survive a
+//! crash or neither does.
+
+use types::{Seq, SessionId};
+use wire::session::{SLOTS, comes_after};
+
+use crate::state::engine::Engine;
+use crate::{Origin, Slot};
+
+/// A session as the target keeps it.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The log entry that began it.
+    pub begun: Seq,
+    pub slots: [Slot; SLOTS as usize],
+}
+
+impl Session {
+    pub fn new(begun: Seq) -> Session {
+        Session { begun, slots: [Slot::default(); SLOTS as usize] }
+    }
+    /// The last log entry of this session.
+    pub fn last_seq(&self) -> Seq {
+        self.slots.iter().map(|s| s.seq).fold(self.begun, Seq::max)
+    }
+}
+
+impl Engine {
+    /// Records a request as executed. A slot's sequences only rise; a session that has ended meanwhile has no slots.
+    pub(crate) fn apply_slot(&self, origin: Origin, seq: Seq, answer: u64) {
+        let mut sessions = self.sessions.lock();
+        let slot = sessions.get_mut(&origin.session).and_then(|s| s.slots.get_mut(origin.slot as usize));
+        if let Some(slot) = slot.filter(|s| comes_after(origin.sequence, s.sequence)) {
+            *slot = Slot { sequence: origin.sequence, seq, answer };
+        }
+    }
+
+    pub(crate) fn slots_of(&self, session: SessionId) -> Option<Vec<Slot>> {
+        self.sessions.lock().get(&session).map(|s| s.slots.to_vec())
+    }
+
+    pub(crate) fn slot_of(&self, session: SessionId, slot: u32) -> Option<Slot> {
+        self.sessions.lock().get(&session)?.slots.get(slot as usize).copied()
+    }
+}

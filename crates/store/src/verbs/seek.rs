@@ -1,0 +1,28 @@
+//! Finding the next data or hole of an object, page by page (`SEEK_DATA`, `SEEK_HOLE`).
+
+use types::{ObjectId, PAGE_SIZE};
+
+use crate::records::error::StoreError;
+use crate::state::engine::Engine;
+use crate::{Attrs, Found, Gate};
+
+impl Engine {
+    pub(crate) fn seek_object(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        gate: Gate<'_>,
+    ) -> Result<Found, StoreError> {
+        let Some(object) = self.index.find(&object)? else {
+            gate(&Attrs::default()).map_err(StoreError::Refused)?;
+            return Ok(Found { exists: false, data: None, hole: offset });
+        };
+        let state = object.read();
+        gate(&state.attrs()).map_err(StoreError::Refused)?;
+        let page = PAGE_SIZE as u64;
+        let from = (offset / page) as u32;
+        let data = state.first_from(from).map(|p| (p as u64 * page).max(offset));
+        let hole = (state.end_of_run(from) as u64 * page).max(offset);
+        Ok(Found { exists: state.exists, data, hole })
+    }
+}
