@@ -12,19 +12,19 @@ use wire::map::ClusterMap;
 use wire::meta::Release;
 use wire::session::Detach;
 
-use crate::alive;
-use crate::api::{Handle, Settings, StatFs};
-use crate::cluster::Cluster;
-use crate::elsewhere::Elsewhere;
-use crate::files::{Body, File, Files, For, Opened};
-use crate::gone::Gone;
-use crate::link::{Identity, Link};
-use crate::listing::Listings;
-use crate::losses::Losses;
-use crate::names::NameLocks;
-use crate::removed::Removed;
-use crate::request::{Answer, Sent};
-use crate::room::Waits;
+use crate::cache::api::{Handle, Settings, StatFs};
+use crate::cache::files::{Body, File, Files, For, Opened};
+use crate::cache::listing::Listings;
+use crate::cache::names::NameLocks;
+use crate::cache::removed::Removed;
+use crate::session::cluster::Cluster;
+use crate::session::gone::Gone;
+use crate::session::link::{Identity, Link};
+use crate::session::losses::Losses;
+use crate::session::request::{Answer, Sent};
+use crate::upkeep::alive;
+use crate::upkeep::elsewhere::Elsewhere;
+use crate::upkeep::room::Waits;
 
 /// Pause between two looks for a new map.
 const MAP_EACH: Duration = Duration::from_millis(20);
@@ -46,7 +46,7 @@ pub struct Fs {
     pub(crate) waits: Arc<Waits>,
     pub(crate) elsewhere: Elsewhere,
     pub(crate) listings: Listings,
-    pub(crate) noted: crate::accessed::Noted,
+    pub(crate) noted: crate::cache::accessed::Noted,
     pub(crate) content_bytes: Arc<AtomicUsize>,
     /// Number of extended attributes that were set here.
     pub(crate) xattrs_set: AtomicU64,
@@ -127,10 +127,10 @@ impl Fs {
         };
         if !self.settings.observer {
             threads.push(spawn("stria-settle", settle_loop)?);
-            threads.push(spawn("stria-locks", crate::locks::wait_loop)?);
+            threads.push(spawn("stria-locks", crate::session::locks::wait_loop)?);
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
-            threads.push(spawn("stria-share", crate::sharing::share_loop)?);
+            threads.push(spawn("stria-share", crate::session::sharing::share_loop)?);
         }
         Ok(())
     }

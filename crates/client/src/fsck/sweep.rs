@@ -13,7 +13,7 @@ use wire::meta::{Scan, ScanRecord};
 use wire::object::{Capability, List, ObjectStat};
 
 use crate::Fs;
-use crate::link::Link;
+use crate::session::link::Link;
 
 /// Where a scan goes on: behind this key.
 pub type Cursor = Bytes;

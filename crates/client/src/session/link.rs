@@ -1,0 +1,678 @@
+//! The session at one target: attach, replay after a restart, and the state of the target's log as far as this client knows it.
+//!
+//! client-C5 here: a request waits in `ready` until the target is attached and all that it lost was replayed. Each request has the
+//! incarnation that its sender knows. A target that restarted meanwhile refuses it (`Moved`), and the client attaches again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use net::{Fabric, Peer, rpc};
+use parking_lot::{Condvar, Mutex, RwLock};
+use plan::replay::Kept;
+use plan::retry::backoff;
+use plan::settle::Mark;
+use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
+use wire::session::{Attach, AttachReply, Claims, Flush, KeepAlive};
+use wire::shared::{ALL, CatchUp, CaughtUp};
+use wire::{Flags, Header, Malformed, Reader, ReplyHead, Wire};
+
+use crate::session::gone::Gone;
+use crate::session::grants::Granted;
+use crate::session::locks::Locks;
+use crate::session::losses::Losses;
+use crate::session::owed::Owed;
+use crate::session::request::{Answer, Patience, Pending, Sent, amend_sent};
+use crate::session::sharing::Sharing;
+use crate::session::slots::{Sendable, Slots};
+
+/// Longest wait for the replay turn within one attach. Then the attach begins anew, since the target may have restarted again.
+const TURN_WAIT: Duration = Duration::from_secs(2);
+/// Pause between two requests for the turn. The MDT waits in each of them too.
+const TURN_PAUSE: Duration = Duration::from_millis(1);
+/// A client that replays reports its progress this often.
+const TELL: Duration = Duration::from_secs(1);
+
+/// State that all links of a client share.
+pub(crate) struct Identity {
+    pub fs: FsId,
+    pub fs_uuid: Uuid,
+    pub client: Uuid,
+    pub name: String,
+    pub observer: bool,
+    pub claims: Claims,
+    /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
+    pub judges: AtomicBool,
+    pub knows_groups: AtomicBool,
+    pub retain_bytes_max: usize,
+    /// The session that the MDT gave; 0 before, and for observers.
+    pub session: AtomicU64,
+    pub losses: Losses,
+    pub locks: Locks,
+    pub gone: Gone,
+    pub sharing: Sharing,
+    /// The MDT that gives replay turns; 0: not known.
+    pub mdt: AtomicU32,
+    pub aborted: AtomicBool,
+    /// Threads wait here between two tries, so that `abort` ends the wait.
+    pub sleepers: (Mutex<()>, Condvar),
+}
+
+/// A session at one target.
+pub(crate) struct Link {
+    pub target: TargetId,
+    pub is_mdt: bool,
+    fabric: Arc<Fabric>,
+    id: Arc<Identity>,
+    pub slots: Slots,
+    pub granted: Granted,
+    pub retained: Mutex<Retained>,
+    /// 0 = not attached.
+    incarnation: AtomicU32,
+    attached_session: AtomicU64,
+    was_attached: AtomicBool,
+    flushed: AtomicU64,
+    acknowledged: AtomicU64,
+    is_fate_shared: AtomicBool,
+    peer: RwLock<Option<Arc<dyn Peer>>>,
+    attaching: Mutex<Attached>,
+    unsticking: Mutex<()>,
+    ttl_ms: AtomicU32,
+}
+
+pub(crate) struct Retained {
+    pub kept: Owed,
+    /// The incarnation that `kept` was compared with last; 0 = none yet.
+    pub incarnation: Incarnation,
+}
+
+#[derive(Default)]
+struct Attached {
+    last: Option<(Incarnation, SessionId)>,
+    /// For each incarnation that ended: the highest entry that its successor still had.
+    cuts: Vec<(Incarnation, Seq)>,
+    /// Lost requests that were not replayed yet.
+    unsent: VecDeque<Kept<Sendable>>,
+}
+
+impl Link {
+    pub fn new(target: TargetId, is_mdt: bool, fabric: Arc<Fabric>, id: Arc<Identity>) -> Link {
+        let kept = Owed::new(id.retain_bytes_max);
+        Link {
+            target,
+            is_mdt,
+            fabric,
+            slots: Slots::new(),
+            granted: Granted::default(),
+            retained: Mutex::new(Retained { kept, incarnation: Incarnation(0) }),
+            incarnation: AtomicU32::new(0),
+            attached_session: AtomicU64::new(0),
+            was_attached: AtomicBool::new(false),
+            flushed: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
+            is_fate_shared: AtomicBool::new(false),
+            peer: RwLock::new(None),
+            attaching: Mutex::new(Attached::default()),
+            unsticking: Mutex::new(()),
+            ttl_ms: AtomicU32::new(0),
+            id,
+        }
+    }
+
+    /// Sends `req` and waits for its answer.
+    pub fn ask<R: Sent>(&self, fid: Fid, req: &R, deadline: Instant) -> Result<Answer<R::Reply>, Fault> {
+        self.exchange(fid, req, &[], &mut Buf::new(), deadline)
+    }
+
+    /// As `ask`, with bulk bytes out or in.
+    pub fn exchange<R: Sent>(
+        &self,
+        fid: Fid,
+        req: &R,
+        bulk: &[u8],
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<Answer<R::Reply>, Fault> {
+        let pending = Pending::new(self, fid, req, bulk, into, deadline, Patience::Wait)?;
+        pending.expect("a patient request has a slot").run()
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub fn flush(&self, deadline: Instant) -> Result<(), Fault> {
+        self.ask(Fid(0), &Flush {}, deadline).map(|_| ())
+    }
+
+    /// Sends a sign of life. This also finds a restart early, and replays. The replay has more time than `deadline`, since other clients may
+    /// have to replay first.
+    pub fn keep_alive(&self, deadline: Instant) -> Result<(), Fault> {
+        let attach_until = || deadline.max(Instant::now() + TURN_WAIT + TURN_WAIT / 2);
+        let (peer, incarnation) = self.ready(attach_until())?;
+        let session = self.session();
+        let head = Header { session, ..self.header() };
+        let req = KeepAlive { session, mode: self.id.sharing.mode() };
+        let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
+            Ok((head, _, Ok(reply))) => {
+                if self.is_mdt && head.incarnation == incarnation {
+                    self.id.sharing.heard(reply.mode);
+                }
+                head.incarnation == incarnation
+            }
+            Ok((_, _, Err(fault))) => !matches!(fault.code, Code::NoSession | Code::Moved),
+            Err(e) => return Err(self.unreachable(&e)),
+        };
+        if !is_known {
+            self.detached(incarnation);
+            self.ready(attach_until())?;
+        }
+        self.renew_grant(deadline);
+        Ok(())
+    }
+
+    pub fn header(&self) -> Header {
+        Header { fs: self.id.fs, target: self.target, ..Header::default() }
+    }
+    pub fn locks(&self) -> &Locks {
+        &self.id.locks
+    }
+    pub fn losses(&self) -> &Losses {
+        &self.id.losses
+    }
+    pub fn session(&self) -> SessionId {
+        SessionId(self.id.session.load(Ordering::Acquire))
+    }
+    pub fn flushed(&self) -> Seq {
+        Seq(self.flushed.load(Ordering::Acquire))
+    }
+    /// The session's time-out at the target in milliseconds; 0 before the first attach.
+    pub fn ttl_ms(&self) -> u32 {
+        self.ttl_ms.load(Ordering::Relaxed)
+    }
+    pub fn is_in(&self, incarnation: Incarnation) -> bool {
+        self.incarnation.load(Ordering::Acquire) == incarnation.0
+    }
+    pub fn is_attached(&self) -> bool {
+        self.incarnation.load(Ordering::Acquire) != 0
+    }
+    pub fn was_attached(&self) -> bool {
+        self.was_attached.load(Ordering::Acquire)
+    }
+    /// True if requests are retained for replay. A target in this process dies with the client, so nothing is retained for it.
+    pub fn keeps(&self) -> bool {
+        !self.is_fate_shared.load(Ordering::Relaxed) && !self.id.observer
+    }
+    pub fn describe(&self) -> String {
+        format!("{} {}", if self.is_mdt { "MDT target" } else { "OST target" }, self.target)
+    }
+    pub fn timeout(&self, why: &str) -> Fault {
+        Fault::new(Code::Timeout, format!("{}: {why}; see 'stria status'", self.describe()))
+    }
+
+    /// True if the target has reported the mark as flushed.
+    pub fn covers(&self, mark: &Mark) -> bool {
+        mark.is_covered(Incarnation(self.incarnation.load(Ordering::Acquire)), self.flushed())
+    }
+
+    /// True if the target has flushed everything that it acknowledged so far.
+    pub fn is_all_flushed(&self) -> bool {
+        self.is_attached()
+            && self.acknowledged.load(Ordering::Acquire) <= self.flushed.load(Ordering::Acquire)
+    }
+
+    /// True if the target restarted without the mark's entry, and the entry cannot be replayed.
+    pub fn has_lost(&self, mark: &Mark) -> bool {
+        if self.keeps() || mark.incarnation.0 == self.incarnation.load(Ordering::Acquire) {
+            // Retained requests are replayed, and those that fail are in the list of losses.
+            return false;
+        }
+        let attached = self.attaching.lock();
+        attached.cuts.iter().any(|(ended, have)| *ended >= mark.incarnation && mark.seq > *have)
+    }
+
+    /// Notes the head of a reply. A restarted target may use the seqs of lost entries again, so replies of another incarnation than the
+    /// attached one do not count.
+    pub fn note(&self, head: &Header, reply: &ReplyHead) {
+        if head.incarnation.0 != self.incarnation.load(Ordering::Acquire) {
+            return;
+        }
+        if reply.seq.0 > 0 {
+            self.acknowledged.fetch_max(reply.seq.0, Ordering::AcqRel);
+        }
+        let before = self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
+        if reply.flushed_seq.0 > before && self.keeps() {
+            let mut retained = self.retained.lock();
+            if retained.incarnation == head.incarnation {
+                retained.kept.release(reply.flushed_seq);
+            }
+        }
+    }
+
+    /// Waits for `after`, or until an abort. False: the deadline would pass first, or the client is aborted.
+    pub fn wait(&self, after: Duration, deadline: Instant) -> bool {
+        if self.id.aborted.load(Ordering::Acquire) || Instant::now() + after >= deadline {
+            return false;
+        }
+        if !after.is_zero() {
+            let mut guard = self.id.sleepers.0.lock();
+            self.id.sleepers.1.wait_for(&mut guard, after);
+        }
+        !self.id.aborted.load(Ordering::Acquire)
+    }
+
+    /// Drops the peer, which may have moved to another node. The next request asks the fabric again.
+    pub fn lost_contact(&self) {
+        *self.peer.write() = None;
+    }
+
+    /// The target has left `incarnation`, so the client attaches before it sends another request.
+    pub fn detached(&self, incarnation: Incarnation) {
+        let _ = self.incarnation.compare_exchange(incarnation.0, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// The peer and the incarnation to address, attached and replayed.
+    pub fn ready(&self, deadline: Instant) -> Result<(Arc<dyn Peer>, Incarnation), Fault> {
+        loop {
+            let incarnation = self.incarnation.load(Ordering::Acquire);
+            if incarnation != 0 && self.attached_session.load(Ordering::Acquire) == self.session().0 {
+                if let Some(peer) = self.peer.read().as_ref() {
+                    return Ok((peer.clone(), Incarnation(incarnation)));
+                }
+                *self.peer.write() = Some(self.find_peer(deadline)?);
+                continue;
+            }
+            self.attach(deadline)?;
+        }
+    }
+
+    fn find_peer(&self, deadline: Instant) -> Result<Arc<dyn Peer>, Fault> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.fabric.peer(self.target) {
+                Ok(peer) => return Ok(peer),
+                Err(e) if !self.wait(backoff(tries), deadline) => return Err(self.timeout(&e.to_string())),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// True if `ready` would not wait.
+    pub fn is_ready(&self) -> bool {
+        let session = self.attached_session.load(Ordering::Acquire);
+        self.is_attached() && session == self.session().0 && self.peer.read().is_some()
+    }
+
+    /// True if `make_room` would do nothing.
+    pub fn has_room(&self) -> bool {
+        let is_over = self.keeps() && self.retained.lock().kept.is_over();
+        !is_over && !self.slots.has_stuck()
+    }
+
+    /// plan-P3: memory for replay is bounded, and past the bound the caller flushes first. client-C3: stuck requests are sent first, too.
+    pub fn make_room(&self, deadline: Instant) -> Result<(), Fault> {
+        if self.slots.has_stuck() {
+            // One thread sends them, and the others wait. So no newer request arrives before them.
+            let _turn = self
+                .unsticking
+                .try_lock_until(deadline)
+                .ok_or_else(|| self.timeout("a given-up request is stuck"))?;
+            while let Some(stuck) = self.slots.take_stuck() {
+                self.resend_stuck(stuck, deadline)?;
+            }
+        }
+        if self.keeps() && self.retained.lock().kept.is_over() {
+            self.flush(deadline)?;
+        }
+        Ok(())
+    }
+
+    fn resend_stuck(&self, stuck: Sendable, deadline: Instant) -> Result<(), Fault> {
+        let mut tries = 0;
+        let fault = loop {
+            tries += 1;
+            let (_, incarnation) = match self.ready(deadline) {
+                Ok(ready) => ready,
+                Err(fault) => break fault,
+            };
+            if stuck.head.session != self.session() {
+                // Its session has ended. The target never carries it out, so it blocks no later request.
+                self.id.losses.add(stuck.fid, "the session of a request that was given up has ended");
+                self.slots.unstick(stuck.head.slot);
+                return Ok(());
+            }
+            match self.resend(&stuck, incarnation, deadline) {
+                Ok(answered) => {
+                    self.slots.unstick(stuck.head.slot);
+                    if let Some(done) = answered {
+                        self.keep_again(done, stuck);
+                    }
+                    return Ok(());
+                }
+                // The target has restarted. Attach, then send it again.
+                Err(fault) if fault.code == Code::Moved => {
+                    self.detached(incarnation);
+                    if !self.wait(backoff(tries), deadline) {
+                        break fault;
+                    }
+                }
+                Err(fault) => break fault,
+            }
+        };
+        self.slots.put_stuck_back(stuck);
+        Err(self.timeout(&fault.detail))
+    }
+
+    fn keep_again(&self, Resent { seq, reply }: Resent, mut what: Sendable) {
+        self.acknowledged.fetch_max(seq.0, Ordering::AcqRel);
+        if seq.0 > 0 && self.keeps() && seq > self.flushed() {
+            // The first answer was never read. The file that the request made has its fid, and other clients may know it by now.
+            amend_sent(what.head.call, &mut what.body, &reply);
+            let (slot, sequence) = (what.head.slot, what.head.sequence);
+            let bytes = what.body.len() + what.bulk.len();
+            self.retained.lock().kept.keep(Kept { seq, slot, sequence, bytes, what });
+        }
+    }
+
+    /// Sends a request again under its own slot and sequence, in the present session and incarnation. `None`: the target refused it, so it was
+    /// not and will not be carried out.
+    fn resend(
+        &self,
+        request: &Sendable,
+        incarnation: Incarnation,
+        deadline: Instant,
+    ) -> Result<Option<Resent>, Fault> {
+        let peer = self.find_peer(deadline)?;
+        let mut into = Buf::new();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let head = Header { flags: request.head.flags | Flags::REPLAY, incarnation, ..request.head };
+            let body = request.body.clone();
+            let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, deadline };
+            let fault = match peer.call(&mut call) {
+                Ok((_, body)) => match reply_of(&body) {
+                    Ok((reply, rest)) => match Code::from_u16(reply.code) {
+                        Code::Ok => return Ok(Some(Resent { seq: reply.seq, reply: rest.to_vec() })),
+                        Code::NotReady => self.timeout(&reply.detail),
+                        Code::Moved | Code::NoSession => {
+                            return Err(Fault::new(Code::Moved, reply.detail));
+                        }
+                        code => {
+                            tracing::warn!("{} refused a replay: {code:?} {}", self.describe(), reply.detail);
+                            return Ok(None);
+                        }
+                    },
+                    Err(why) => self.timeout(&format!("the answer to a replay: {why}")),
+                },
+                Err(e) => self.timeout(&e.to_string()),
+            };
+            if !self.wait(backoff(tries), deadline) {
+                return Err(fault);
+            }
+        }
+    }
+
+    /// Attaches, and replays requests that the target lost. One thread does it, and the others wait.
+    pub fn attach(&self, deadline: Instant) -> Result<(), Fault> {
+        let mut attached = self
+            .attaching
+            .try_lock_until(deadline)
+            .ok_or_else(|| self.timeout("attaching takes too long"))?;
+        let mut tries = 0;
+        while !self.is_attached() || self.attached_session.load(Ordering::Acquire) != self.session().0 {
+            tries += 1;
+            let fault = match self.attach_once(&mut attached, deadline) {
+                Ok(()) => return Ok(()),
+                Err(Attempt::Final(fault)) => return Err(fault),
+                Err(Attempt::Again(fault)) => fault,
+            };
+            if !self.wait(backoff(tries), deadline) {
+                return Err(Fault::new(Code::Timeout, format!("gave up attaching: {}", fault.detail)));
+            }
+        }
+        Ok(())
+    }
+
+    fn attach_once(&self, attached: &mut Attached, deadline: Instant) -> Result<(), Attempt> {
+        // 1. Attach. An OST gets the session that the MDT gave.
+        let peer = self.fabric.peer(self.target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
+        let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
+        let fresh = if self.is_mdt && !self.id.observer { reply.session } else { self.session() };
+
+        // 2. Find out what the target lost. Nothing is replayed into a new session.
+        self.is_fate_shared.store(peer.is_fate_shared(), Ordering::Relaxed);
+        self.slots.raise(&reply.slots);
+        if attached.last.is_some_and(|(ended, _)| ended != incarnation) {
+            self.begin_anew(&reply);
+        }
+        match attached.last {
+            Some((_, session)) if session != fresh => self.lose_session(session, &mut attached.unsent),
+            Some((ended, _)) if ended != incarnation => {
+                // A replay may take several attaches, and the target may restart again between them.
+                match attached.cuts.last_mut() {
+                    Some((last, have)) if *last == ended => *have = reply.last_seq.min(*have),
+                    _ => attached.cuts.push((ended, reply.last_seq)),
+                }
+                self.replay(&mut attached.unsent, &reply, incarnation, deadline)?;
+            }
+            _ => {}
+        }
+        if !self.is_mdt {
+            self.wait_turn(incarnation, ALL, deadline)?;
+        }
+        if self.is_mdt && !self.id.observer {
+            match attached.last {
+                Some((_, session)) if session == fresh => {
+                    self.hold_again(&*peer, &reply, incarnation, deadline)?
+                }
+                _ => self.id.sharing.begin(reply.mode),
+            }
+        }
+        if self.is_mdt && attached.last.is_some_and(|(_, session)| session == fresh) {
+            self.reclaim(&*peer, fresh, deadline)?;
+        }
+
+        // 3. Requests may go out now.
+        self.retained.lock().incarnation = incarnation;
+        self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
+        self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
+        if self.is_mdt {
+            self.id.session.store(fresh.0, Ordering::Release);
+            self.id.judges.store(reply.judges, Ordering::Relaxed);
+            self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
+        }
+        attached.last = Some((incarnation, fresh));
+        *self.peer.write() = Some(peer);
+        self.attached_session.store(fresh.0, Ordering::Release);
+        self.was_attached.store(true, Ordering::Release);
+        self.incarnation.store(incarnation.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Reports opens, sections and locks, which the MDT has in memory only, before any new request.
+    fn hold_again(
+        &self,
+        peer: &dyn Peer,
+        reply: &AttachReply,
+        incarnation: Incarnation,
+        deadline: Instant,
+    ) -> Result<(), Attempt> {
+        let sharing = &self.id.sharing;
+        if !sharing.is_shared() || reply.mode.is_multiple_of(2) {
+            sharing.want(reply.mode);
+            return Ok(());
+        }
+        sharing.renew(reply.mode);
+        for part in sharing.hold() {
+            let head = Header { session: reply.session, incarnation, ..self.header() };
+            match rpc::call(peer, head, &part, &[], &mut Buf::new(), deadline) {
+                Ok((_, _, Ok(_))) => {}
+                Ok((_, _, Err(fault))) => return Err(Attempt::Again(fault)),
+                Err(e) => return Err(Attempt::Again(self.unreachable(&e))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the seqs of a new incarnation, which may be lower than those of the last one. A seq that is too high would make new entries
+    /// count as flushed.
+    fn begin_anew(&self, reply: &AttachReply) {
+        let flushed = self.flushed.swap(reply.flushed_seq.0, Ordering::AcqRel);
+        self.acknowledged.store(reply.last_seq.0, Ordering::Release);
+        if reply.last_seq.0 >= flushed {
+            return;
+        }
+        let (who, have) = (self.describe(), reply.last_seq);
+        let why = format!(
+            "{who} came back with entries up to {have}; it had said that those up to {flushed} were flushed"
+        );
+        tracing::error!("{why}: is its medium sound?");
+        for fid in self.retained.lock().kept.take_released_above(have) {
+            self.id.losses.add(fid, &why);
+        }
+    }
+
+    /// client-H6: waits until this client may replay lost entries from `next` on; with `ALL`, until it may send new requests. Returns the entry
+    /// below which it may go on.
+    fn wait_turn(&self, incarnation: Incarnation, next: Seq, deadline: Instant) -> Result<Seq, Attempt> {
+        if self.id.observer {
+            return Ok(ALL);
+        }
+        let until = (Instant::now() + TURN_WAIT).min(deadline);
+        let at = CaughtUp { target: self.target, incarnation, next };
+        if !self.is_mdt {
+            self.id.sharing.note_target(at.clone());
+        }
+        while self.id.sharing.is_shared() {
+            let given = self.ask_turn(&at, deadline)?;
+            if given == ALL || given > next {
+                return Ok(given);
+            }
+            if !self.wait(TURN_PAUSE, until) {
+                let who = self.describe();
+                return Err(Attempt::Again(Fault::new(
+                    Code::NotReady,
+                    format!(
+                        "{who} restarted, and other clients have not sent again yet what it lost of theirs"
+                    ),
+                )));
+            }
+        }
+        Ok(ALL)
+    }
+
+    fn ask_turn(&self, at: &CaughtUp, deadline: Instant) -> Result<Seq, Attempt> {
+        let target = if self.is_mdt { self.target } else { TargetId(self.id.mdt.load(Ordering::Acquire)) };
+        let peer = self.fabric.peer(target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
+        let head = Header { session: self.session(), target, ..self.header() };
+        match rpc::call(&*peer, head, &CatchUp { at: at.clone() }, &[], &mut Buf::new(), deadline) {
+            Ok((_, _, Ok(reply))) => Ok(reply.until),
+            Ok((_, _, Err(fault))) => Err(Attempt::Again(fault)),
+            Err(e) => Err(Attempt::Again(self.unreachable(&e))),
+        }
+    }
+
+    fn say_attach(&self, peer: &dyn Peer, deadline: Instant) -> Result<(Incarnation, AttachReply), Attempt> {
+        let session = self.session();
+        let req = Attach {
+            fs_uuid: self.id.fs_uuid,
+            client: self.id.client,
+            session,
+            name: self.id.name.clone(),
+            observer: self.id.observer,
+            claims: self.id.claims.clone(),
+        };
+        let head = Header { session, ..self.header() };
+        match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {
+            Ok((head, _, Ok(reply))) => Ok((head.incarnation, reply)),
+            Ok((_, _, Err(fault))) if fault.code == Code::NotReady => Err(Attempt::Again(fault)),
+            Ok((_, _, Err(fault))) => Err(Attempt::Final(fault)),
+            Err(e) => Err(Attempt::Again(self.timeout(&e.to_string()))),
+        }
+    }
+
+    /// plan-P1, plan-P2: replays requests that the restarted target lost, in acknowledged order, under their old slots and sequences.
+    fn replay(
+        &self,
+        unsent: &mut VecDeque<Kept<Sendable>>,
+        reply: &AttachReply,
+        incarnation: Incarnation,
+        deadline: Instant,
+    ) -> Result<(), Attempt> {
+        // 1. Requests that were replayed to an earlier incarnation come before those that were not replayed yet.
+        let mut lost = {
+            let mut retained = self.retained.lock();
+            // From here on an answer of the old incarnation is not retained. Its request is sent again.
+            retained.incarnation = incarnation;
+            retained.kept.take_lost(&reply.slots)
+        };
+        lost.extend(unsent.drain(..));
+        self.id.gone.sift(&mut lost, |kept| &kept.what);
+        if !lost.is_empty() {
+            tracing::warn!("{} restarted; sending {} requests again", self.describe(), lost.len());
+        }
+        unsent.extend(lost);
+
+        // 2. Send them one by one. A request that this incarnation carried out already is answered from its slot.
+        let (mut until, mut told) = (Seq(0), Instant::now());
+        while let Some(kept) = unsent.front() {
+            // mds-X6: entries of other sessions may come first. mds-X7: a client that reports no progress counts as gone.
+            if kept.seq >= until || told.elapsed() >= TELL {
+                until = self.wait_turn(incarnation, kept.seq, deadline)?;
+                told = Instant::now();
+            }
+            let answered = self.resend(&kept.what, incarnation, deadline)?;
+            let Some(kept) = unsent.pop_front() else { break };
+            match answered {
+                Some(done) => self.keep_again(done, kept.what),
+                None => {
+                    let why = format!("{} refused to take it again after its restart", self.describe());
+                    kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_session(&self, ended: SessionId, unsent: &mut VecDeque<Kept<Sendable>>) {
+        let why = format!("session {ended} was ended by {}", self.describe());
+        let kept = self.retained.lock().kept.take_all();
+        for kept in kept.into_iter().chain(unsent.drain(..)) {
+            kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
+        }
+        for stuck in self.slots.drop_stuck() {
+            stuck.concerns().for_each(|fid| self.id.losses.add(fid, &why));
+        }
+        if self.is_mdt {
+            self.id.locks.lose(&self.id.losses, &why);
+        }
+    }
+
+    fn unreachable(&self, e: &dyn std::error::Error) -> Fault {
+        self.timeout(&e.to_string())
+    }
+}
+
+/// The answer to a request that was sent again.
+struct Resent {
+    seq: Seq,
+    /// The reply's body without its head.
+    reply: Vec<u8>,
+}
+
+fn reply_of(body: &[u8]) -> Result<(ReplyHead, &[u8]), Malformed> {
+    let mut r = Reader::new(body);
+    let head = ReplyHead::get(&mut r)?;
+    Ok((head, r.take(r.remaining())?))
+}
+
+/// A failed attach.
+enum Attempt {
+    Again(Fault),
+    Final(Fault),
+}
+impl From<Fault> for Attempt {
+    fn from(fault: Fault) -> Attempt {
+        Attempt::Again(fault)
+    }
+}

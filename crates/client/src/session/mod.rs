@@ -1,0 +1,14 @@
+//! Sessions at the targets: links, slots, requests and their replay, locks, grants, sharing with other clients.
+
+pub(crate) mod asks;
+pub(crate) mod batch;
+pub(crate) mod cluster;
+pub(crate) mod gone;
+pub(crate) mod grants;
+pub(crate) mod link;
+pub(crate) mod locks;
+pub(crate) mod losses;
+pub(crate) mod owed;
+pub(crate) mod request;
+pub(crate) mod sharing;
+pub(crate) mod slots;

@@ -1,0 +1,532 @@
+//! One request to one target, from its first try to its answer: the same slot and sequence through every try.
+//!
+//! `Pending::run` sends and waits. To keep several targets busy from one thread, `send` several, `land` all, then `run` each.
+//!
+//! client-C6 here: a thread with requests under way waits for nothing that other threads may hold (a slot, a connection, an attach), since
+//! those may wait for something that it holds. A request that cannot be sent at once is sent after all answers are in.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Instant;
+
+use net::{Call, NetError, Peer, Ticket};
+use plan::replay::Kept;
+use plan::retry::{Ended, Next, next};
+use plan::settle::Mark;
+use types::{Buf, Code, Fault, Fid, Incarnation};
+use wire::batch::{Batch, BatchReply, Op};
+use wire::codec::Bytes;
+use wire::meta::{
+    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, RemoveDir, Rename, RenameReply, Symlink,
+    Tmpfile, Unlink, UnlinkReply, WriteInline, WriteInlineReply,
+};
+use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
+
+use crate::session::link::Link;
+use crate::session::slots::{Sendable, Taken};
+
+/// Most requests that one thread has under way; half of a session's slots at a target, so that two threads get along.
+pub(crate) const IN_FLIGHT_MAX: usize = 32;
+
+/// A request of a session. Once the answer is known, `amend` turns its body into the one for a replay.
+pub(crate) trait Sent: Request {
+    fn amend(_body: &mut [u8], _reply: &Self::Reply) {}
+}
+
+macro_rules! sent {
+    ($($t:path),* $(,)?) => { $(impl Sent for $t {})* };
+}
+sent!(
+    wire::meta::Lookup,
+    wire::meta::GetAttr,
+    wire::meta::GetAttrs,
+    wire::check::Check,
+    wire::check::Repair,
+    wire::meta::SetAttr,
+    wire::meta::Link,
+    wire::meta::ReadLink,
+    wire::meta::ReadDir,
+    wire::meta::GetXattr,
+    wire::meta::SetXattr,
+    wire::meta::RemoveXattr,
+    wire::meta::ListXattr,
+    wire::meta::Open,
+    wire::meta::OpenRead,
+    wire::meta::Release,
+    wire::meta::ReadInline,
+    wire::meta::Grow,
+    wire::meta::Switch,
+    wire::meta::MoveTail,
+    wire::meta::Settle,
+    wire::meta::Truncate,
+    wire::meta::SetStripe,
+    wire::meta::GetStripe,
+    wire::meta::PathOf,
+    wire::meta::Counts,
+    wire::meta::Scan,
+    wire::lock::Lock,
+    wire::lock::TestLock,
+    wire::lock::CancelLock,
+    wire::lock::DropOwner,
+    wire::lock::AwaitLocks,
+    wire::meta::SetFlags,
+    wire::accessed::Accessed,
+    wire::purge::Dying,
+    wire::object::Write,
+    wire::object::Read,
+    wire::object::Truncate,
+    wire::object::Glimpse,
+    wire::object::Grant,
+    wire::object::Reserve,
+    wire::object::Release,
+    wire::object::Punch,
+    wire::object::Seek,
+    wire::meta::AllocateInline,
+    wire::meta::SeekInline,
+    wire::object::List,
+    wire::object::ReportMissing,
+    wire::session::Detach,
+    wire::shared::Close,
+    wire::shared::Enter,
+    wire::shared::Hold,
+    wire::shared::Leave,
+    wire::session::Flush,
+    wire::session::TargetStat,
+);
+
+impl Sent for WriteInline {
+    /// A replayed write was carried out before, so it is carried out again even if an abandoned migration shows again after the restart.
+    fn amend(body: &mut [u8], _: &WriteInlineReply) {
+        let Ok(was) = WriteInline::from_bytes(body) else { return };
+        body.copy_from_slice(&WriteInline { in_section: true, ..was }.to_bytes());
+    }
+}
+
+/// mds-GR1: an inode that the MDT kept is kept again, for the calls that found it.
+impl Sent for Unlink {
+    fn amend(body: &mut [u8], reply: &UnlinkReply) {
+        let Ok(was) = Unlink::from_bytes(body) else { return };
+        body.copy_from_slice(&Unlink { held: was.held || reply.kept, ..was }.to_bytes());
+    }
+}
+impl Sent for RemoveDir {
+    fn amend(body: &mut [u8], reply: &UnlinkReply) {
+        let Ok(was) = RemoveDir::from_bytes(body) else { return };
+        body.copy_from_slice(&RemoveDir { held: was.held || reply.kept, ..was }.to_bytes());
+    }
+}
+
+/// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
+fn want(body: &mut [u8], fid: Fid) {
+    let at = body.len() - 8;
+    body[at..].copy_from_slice(&fid.0.to_le_bytes());
+}
+/// The file that an answered creation made.
+pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
+    let makes = matches!(
+        call,
+        Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL | Rename::CALL
+    );
+    let last = body.last_chunk::<8>().filter(|_| makes)?;
+    Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
+}
+impl Sent for Create {
+    fn amend(body: &mut [u8], reply: &CreateReply) {
+        if reply.made {
+            want(body, reply.open.inode.attr.fid)
+        }
+    }
+}
+impl Sent for CreateWith {
+    fn amend(body: &mut [u8], reply: &OpenReply) {
+        want(body, reply.inode.attr.fid)
+    }
+}
+impl Sent for Tmpfile {
+    fn amend(body: &mut [u8], reply: &OpenReply) {
+        want(body, reply.inode.attr.fid)
+    }
+}
+impl Sent for MakeDir {
+    fn amend(body: &mut [u8], reply: &Inode) {
+        want(body, reply.attr.fid)
+    }
+}
+impl Sent for Rename {
+    fn amend(body: &mut [u8], reply: &RenameReply) {
+        want(body, reply.whiteout)
+    }
+}
+impl Sent for Symlink {
+    fn amend(body: &mut [u8], reply: &Inode) {
+        want(body, reply.attr.fid)
+    }
+}
+
+/// As `amend`, for a request and a reply that are encoded already.
+pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
+    fn amend<R: Sent>(body: &mut [u8], reply: &[u8]) {
+        if let Ok(reply) = R::Reply::from_bytes(reply) {
+            R::amend(body, &reply);
+        }
+    }
+    match call {
+        WriteInline::CALL => amend::<WriteInline>(body, reply),
+        Unlink::CALL => amend::<Unlink>(body, reply),
+        RemoveDir::CALL => amend::<RemoveDir>(body, reply),
+        Create::CALL => amend::<Create>(body, reply),
+        CreateWith::CALL => amend::<CreateWith>(body, reply),
+        Tmpfile::CALL => amend::<Tmpfile>(body, reply),
+        MakeDir::CALL => amend::<MakeDir>(body, reply),
+        Symlink::CALL => amend::<Symlink>(body, reply),
+        Rename::CALL => amend::<Rename>(body, reply),
+        _ => {}
+    }
+}
+
+/// A target's answer.
+pub(crate) struct Answer<T> {
+    pub reply: T,
+    /// The entry of the change; seq 0: nothing was changed.
+    pub mark: Mark,
+}
+
+pub(crate) struct Pending<'a, R: Sent> {
+    link: &'a Link,
+    fid: Fid,
+    slot: Option<Taken<'a>>,
+    call: Call<'a>,
+    /// The first try, while it is under way.
+    under_way: Option<(Arc<dyn Peer>, Ticket)>,
+    /// Its end, if `land` has received it.
+    landed: Option<Result<(Header, Vec<u8>), NetError>>,
+    tries: u32,
+    /// The last try may have been carried out.
+    is_unknown: bool,
+    of: PhantomData<R>,
+}
+
+/// Whether a request may wait for something that other threads hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Wait,
+    /// client-C6: its thread has requests under way.
+    None,
+}
+impl Patience {
+    pub fn of(is_any_under_way: bool) -> Patience {
+        if is_any_under_way { Patience::None } else { Patience::Wait }
+    }
+}
+
+impl<'a, R: Sent> Pending<'a, R> {
+    /// Takes a slot if the request changes something. `Ok(None)`: no slot is free now, and `patience` is `None`.
+    pub fn new(
+        link: &'a Link,
+        fid: Fid,
+        req: &R,
+        bulk: &'a [u8],
+        into: &'a mut Buf,
+        deadline: Instant,
+        patience: Patience,
+    ) -> Result<Option<Pending<'a, R>>, Fault> {
+        let slot = match (R::MUTATES, patience) {
+            (false, _) => None,
+            (true, Patience::Wait) => {
+                link.make_room(deadline)?;
+                Some(link.slots.take(deadline).ok_or_else(|| link.timeout("no request slot came free"))?)
+            }
+            // `make_room` would wait. Without it the request would pass a stuck one (client-C3), and the bound for replay (plan-P3).
+            (true, Patience::None) if !link.has_room() => return Ok(None),
+            (true, Patience::None) => match link.slots.try_take() {
+                None => return Ok(None),
+                slot => slot,
+            },
+        };
+        let (number, sequence) = slot.as_ref().map_or((0, 0), |s| (s.slot, s.sequence));
+        let head = Header { call: R::CALL, slot: number, sequence, ..link.header() };
+        let call = Call { head, body: req.to_bytes(), bulk, into, deadline };
+        Ok(Some(Pending {
+            link,
+            fid,
+            slot,
+            call,
+            under_way: None,
+            landed: None,
+            tries: 0,
+            is_unknown: false,
+            of: PhantomData,
+        }))
+    }
+
+    /// Starts the first try, if `patience` allows it. `run` has its outcome. True: it is under way.
+    pub fn send(&mut self, patience: Patience) -> bool {
+        // `run` meets a failure again, and handles it.
+        let sent = match patience {
+            Patience::Wait => self.aim().ok().and_then(|p| Some((p.send(&mut self.call).ok()?, p))),
+            Patience::None if !self.link.is_ready() => None,
+            Patience::None => self.aim().ok().and_then(|p| Some((p.send_more(&mut self.call).ok()?, p))),
+        };
+        self.under_way = sent.map(|(ticket, peer)| (peer, ticket));
+        self.under_way.is_some()
+    }
+
+    pub fn body_bytes(&self) -> usize {
+        self.call.body.len()
+    }
+
+    /// Sends the first try of all of them in one frame. Each one's `run` has its outcome. Sends nothing if the target is not attached: a thread
+    /// with several slots does not wait for that (client-C6).
+    pub fn send_together(pending: &mut [Pending<'a, R>], deadline: Instant) {
+        let Some(link) = pending.first().map(|p| p.link).filter(|link| link.is_ready()) else { return };
+        let mut peer = None;
+        for p in pending.iter_mut() {
+            let Ok(aimed) = p.aim() else { return };
+            peer = Some(aimed);
+        }
+        let Some(peer) = peer else { return };
+        let op = |p: &Pending<'a, R>| Op {
+            call: R::CALL,
+            slot: p.call.head.slot,
+            sequence: p.call.head.sequence,
+            bulk_len: p.call.bulk.len() as u32,
+            body: Bytes(p.call.body.clone()),
+        };
+        let body = Batch { ops: pending.iter().map(op).collect() }.to_bytes();
+        let bulk: Vec<u8> = pending.iter().flat_map(|p| p.call.bulk).copied().collect();
+        let Header { session, incarnation, .. } = pending[0].call.head;
+        // Requests of an earlier attach would be refused.
+        if pending.iter().any(|p| (p.call.head.session, p.call.head.incarnation) != (session, incarnation)) {
+            return;
+        }
+        let head = Header { call: Batch::CALL, session, incarnation, ..link.header() };
+        let mut into = Buf::new();
+        match peer.call(&mut Call { head, body, bulk: &bulk, into: &mut into, deadline }) {
+            Ok((head, body)) => {
+                let answers = decode_reply::<BatchReply>(&body).map(|(_, reply)| reply);
+                match answers {
+                    Ok(Ok(BatchReply { answers })) if answers.len() == pending.len() => {
+                        let mut rest = &into[..];
+                        for (p, answer) in pending.iter_mut().zip(answers) {
+                            let (own, others) = rest.split_at((answer.bulk_len as usize).min(rest.len()));
+                            p.land_with(head, answer.body.0, own);
+                            rest = others;
+                        }
+                    }
+                    // mds-B1: no operation was carried out. Each request is sent by itself then.
+                    Ok(Err(_)) => {}
+                    Ok(Ok(_)) | Err(_) => pending.iter_mut().for_each(|p| {
+                        let (peer, why) = (link.describe(), "its answer to a batch cannot be read".into());
+                        p.landed = Some(Err(NetError::NoAnswer { peer, why }));
+                    }),
+                }
+            }
+            Err(e) => pending.iter_mut().for_each(|p| p.landed = Some(Err(again(&e)))),
+        }
+    }
+
+    /// Takes this request's part of the answer to a batch.
+    fn land_with(&mut self, head: Header, body: Vec<u8>, bulk: &[u8]) {
+        let code = ReplyHead::get(&mut Reader::new(&body)).map(|said| said.code);
+        if code == Ok(Code::TooMuch as u16) {
+            // client-C3: it may have been carried out.
+            self.is_unknown = self.slot.is_some();
+            return;
+        }
+        self.call.into.set(bulk);
+        self.landed = Some(Ok((head, body)));
+    }
+
+    /// Waits for the answer to `send`, and for nothing else. Afterwards it holds no connection. `run` handles the outcome.
+    pub fn land(&mut self) {
+        if let Some((peer, ticket)) = self.under_way.take() {
+            self.landed = Some(peer.receive(ticket, &mut self.call));
+        }
+    }
+
+    /// Sends until there is an answer or the deadline has passed.
+    pub fn run(mut self) -> Result<Answer<R::Reply>, Fault> {
+        let mut reattached = 0;
+        loop {
+            self.tries += 1;
+            let (ended, fault) = match self.attempt() {
+                Ok((head, body)) => match self.read_answer(head, body)? {
+                    Read::Done(answer) => return Ok(answer),
+                    Read::Repeat => continue,
+                    Read::Refused(fault) => (Ended::Refused(fault.code), fault),
+                },
+                Err(Miss::Link(fault)) => return Err(self.give_up(fault)),
+                Err(Miss::Net(e)) => {
+                    self.link.lost_contact();
+                    self.is_unknown |= matches!(e, NetError::NoAnswer { .. });
+                    let ended = if self.is_unknown { Ended::NoAnswer } else { Ended::NotSent };
+                    (ended, Fault::new(Code::Timeout, format!("{}: {e}", self.link.describe())))
+                }
+            };
+            match next(ended, self.tries) {
+                Next::Again { after } if self.link.wait(after, self.call.deadline) => {}
+                Next::Reattach if self.link.wait(std::time::Duration::ZERO, self.call.deadline) => {
+                    self.link.detached(self.call.head.incarnation);
+                    reattached += 1;
+                    // A target that refuses right after each attach is asked with pauses.
+                    if reattached > 3 && !self.link.wait(plan::retry::backoff(reattached), self.call.deadline)
+                    {
+                        return Err(self.give_up(fault));
+                    }
+                }
+                Next::Again { .. } | Next::Reattach => {
+                    let fault = Fault::new(Code::Timeout, format!("gave up: {}", fault.detail));
+                    return Err(self.give_up(fault));
+                }
+                Next::Refresh | Next::GiveUp => return Err(fault),
+            }
+        }
+    }
+
+    /// One try, or the end of the one that `send` began.
+    fn attempt(&mut self) -> Result<(Header, Vec<u8>), Miss> {
+        self.land();
+        if let Some(ended) = self.landed.take() {
+            return ended.map_err(Miss::Net);
+        }
+        let peer = self.aim().map_err(Miss::Link)?;
+        peer.call(&mut self.call).map_err(Miss::Net)
+    }
+
+    /// Attaches if needed and stamps session and incarnation.
+    fn aim(&mut self) -> Result<Arc<dyn Peer>, Fault> {
+        let (peer, incarnation) = self.link.ready(self.call.deadline)?;
+        self.call.head.incarnation = incarnation;
+        self.call.head.session = self.link.session();
+        Ok(peer)
+    }
+
+    fn read_answer(&mut self, head: Header, body: Vec<u8>) -> Result<Read<R::Reply>, Fault> {
+        let (reply_head, reply) = decode_reply::<R::Reply>(&body).map_err(|why| {
+            Fault::new(
+                Code::Io,
+                format!("{}: the answer to call {:#06x}: {why}", self.link.describe(), R::CALL),
+            )
+        })?;
+        self.is_unknown = false;
+        self.link.note(&head, &reply_head);
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(fault) => return Ok(Read::Refused(fault)),
+        };
+        if !self.keep(&head, &reply_head, &reply) {
+            return Ok(Read::Repeat);
+        }
+        if head.incarnation != self.call.head.incarnation {
+            self.link.detached(self.call.head.incarnation);
+        }
+        let mark = Mark { target: self.link.target, incarnation: head.incarnation, seq: reply_head.seq };
+        Ok(Read::Done(Answer { reply, mark }))
+    }
+
+    /// Retains the request until it is flushed. False: the target has restarted since its answer. Then the request is sent again, to find out
+    /// whether the target still has the change.
+    fn keep(&mut self, head: &Header, reply_head: &ReplyHead, reply: &R::Reply) -> bool {
+        let Some(slot) = self.slot.as_ref().filter(|_| reply_head.seq.0 > 0 && self.link.keeps()) else {
+            return true;
+        };
+        // Copied before the lock is taken, since other threads wait for it.
+        let bulk = self.call.bulk.to_vec();
+        let mut retained = self.link.retained.lock();
+        if retained.incarnation != head.incarnation && retained.incarnation != Incarnation(0) {
+            return false;
+        }
+        if reply_head.seq <= self.link.flushed() {
+            return true;
+        }
+        let mut body = std::mem::take(&mut self.call.body);
+        R::amend(&mut body, reply);
+        let what = Sendable { head: self.call.head, body, bulk, fid: self.fid };
+        let bytes = what.body.len() + what.bulk.len();
+        retained.kept.keep(Kept {
+            seq: reply_head.seq,
+            slot: slot.slot,
+            sequence: slot.sequence,
+            bytes,
+            what,
+        });
+        true
+    }
+
+    /// client-C3: the slot of a request that may have happened stays stuck with it.
+    fn give_up(self, fault: Fault) -> Fault {
+        if let Some(slot) = self.slot.filter(|_| self.is_unknown) {
+            let body = self.call.body;
+            slot.stick(Sendable { head: self.call.head, body, bulk: self.call.bulk.to_vec(), fid: self.fid });
+        }
+        fault
+    }
+}
+
+/// A copy of the failure, for each request of a batch.
+fn again(e: &NetError) -> NetError {
+    let copy = |peer: &String, why: &String| (peer.clone(), why.clone());
+    match e {
+        NetError::NotSent { peer, why } => {
+            let (peer, why) = copy(peer, why);
+            NetError::NotSent { peer, why }
+        }
+        NetError::NoAnswer { peer, why } => {
+            let (peer, why) = copy(peer, why);
+            NetError::NoAnswer { peer, why }
+        }
+    }
+}
+
+enum Miss {
+    /// The target cannot be attached in time.
+    Link(Fault),
+    Net(NetError),
+}
+
+enum Read<T> {
+    Done(Answer<T>),
+    Repeat,
+    Refused(Fault),
+}
+
+/// Is it certain that what was refused with this code did not happen, and is not going to be tried again?
+pub(crate) fn is_definite(code: Code) -> bool {
+    !matches!(code, Code::Timeout | Code::Fenced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Attr, Kind, Time};
+    use wire::meta::Place;
+
+    /// A growth that was given up may stand there again when it is sent again.
+    #[test]
+    fn a_write_that_was_done_is_kept_as_one_in_a_section() {
+        let (fid, now) = (Fid(7), Time::new(1, 0));
+        let write =
+            |in_section| WriteInline { fid, place: Place::End, in_section, crcs: vec![3], now, held: None };
+        let mut body = write(false).to_bytes();
+        amend_sent(WriteInline::CALL, &mut body, &[]);
+        assert_eq!(body, write(false).to_bytes(), "nothing is known of it");
+        let (kind, size) = (Kind::File, 3);
+        let attr = Attr {
+            fid,
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            size,
+            blocks: 1,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        };
+        amend_sent(WriteInline::CALL, &mut body, &WriteInlineReply { attr }.to_bytes());
+        assert_eq!(body, write(true).to_bytes());
+    }
+}

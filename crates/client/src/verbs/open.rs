@@ -1,0 +1,280 @@
+//! Open, and the renewal of what an open gave.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::settle::{Mark, Progress};
+use types::{Attr, Buf, Cred, Fault, Fid, Kind};
+use wire::meta::{FileState, OpenReply};
+use wire::object::RIGHT_WRITE;
+
+use crate::Fs;
+use crate::cache::api::{Handle, OpenFlags};
+use crate::cache::files::{File, For, Found, is_written};
+use crate::session::asks::{Asks, read_only};
+use crate::session::request::Answer;
+use crate::session::sharing::To;
+use crate::upkeep::objects::{Lease, lease_of};
+
+impl Fs {
+    /// Opens a file by fid, for root.
+    pub fn open(&self, fid: Fid, flags: OpenFlags) -> Result<(Handle, Attr), Fault> {
+        self.open_as(fid, flags, &Cred::root())
+    }
+
+    /// Opens a file by fid.
+    pub fn open_as(&self, fid: Fid, flags: OpenFlags, cred: &Cred) -> Result<(Handle, Attr), Fault> {
+        if flags.write || flags.truncate {
+            self.refuse_observer()?;
+        }
+        let deadline = self.deadline();
+        let why = if flags.write { For::Writing } else { For::Reading };
+        // client-C4: in the table first; an unlink that runs now either is over, or finds it.
+        let file = {
+            let _fid_lock = self.names.lock_fid(fid, deadline)?;
+            self.files.pin(fid, why)
+        };
+        let attr = match flags.truncate {
+            true => self.open_empty(&file, flags, cred, deadline),
+            false => self.open_again(&file, Asks::New(flags, cred), deadline),
+        };
+        self.make_handle(file, flags, attr, deadline)
+    }
+
+    /// Asks for attributes, layout and a capability that is good for what the file's descriptors need.
+    pub(crate) fn open_again(
+        &self,
+        file: &Arc<File>,
+        asks: Asks<'_>,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
+        if self.settings.observer {
+            return self.observe(file, deadline);
+        }
+        if self.is_shared()
+            && matches!(asks, Asks::New(..))
+            && let Some(attr) = self.ask_leave(file, asks, deadline)?
+        {
+            return Ok(attr);
+        }
+        // client-H1: among others, an open is a look at the file in its turn.
+        let section = self.section(file, To::Read, deadline)?;
+        if let Some(attr) = section.attr {
+            return Ok(attr);
+        }
+        let _order = file.lock_order(deadline)?;
+        self.open_in_order(file, asks, deadline)
+    }
+
+    /// May this descriptor be made? What it needs to take its turn comes with the answer; of an inline file, which needs none, all that
+    /// there is to know.
+    fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<Option<Attr>, Fault> {
+        let _order = file.lock_order(deadline)?;
+        let write = file.meta.lock().writers > 0;
+        let Answer { reply, mark } = self.ask_open(file, write, asks, deadline)?;
+        let body = file.share_body(deadline)?;
+        // What is known of its objects is renewed in its turn, and so is what somebody left unfinished.
+        let is_inline =
+            |open: &OpenReply| open.inode.layout.is_none() && open.inode.state == FileState::Settled;
+        if is_inline(&reply) && !(body.is_loaded && body.layout.is_some()) {
+            drop(body);
+            let attr = reply.inode.attr;
+            self.take_open(file, reply, mark, deadline)?;
+            return Ok(Some(attr));
+        }
+        let mut meta = file.meta.lock();
+        meta.cap = reply.cap.or(meta.cap.take());
+        Ok(None)
+    }
+
+    /// A new capability in place of the one that was refused; nothing to do if another thread has fetched it already. (Each
+    /// new one overtakes those before it: if every thread fetched its own, they would refuse each other for ever.)
+    pub(crate) fn refresh(
+        &self,
+        file: &Arc<File>,
+        refused: Option<Lease>,
+        deadline: Instant,
+    ) -> Result<(), Fault> {
+        let _order = file.lock_order(deadline)?;
+        let is_new = {
+            let meta = file.meta.lock();
+            let is_able = meta.cap.as_ref().is_some_and(|c| meta.writers == 0 || c.rights & RIGHT_WRITE != 0);
+            is_able && refused.is_some() && meta.cap.as_ref().map(lease_of) != refused
+        };
+        match is_new {
+            true => Ok(()),
+            false => self.open_in_order(file, Asks::Again, deadline).map(|_| ()),
+        }
+    }
+
+    /// `order` is held.
+    pub(crate) fn open_in_order(
+        &self,
+        file: &Arc<File>,
+        asks: Asks<'_>,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
+        let write = file.meta.lock().writers > 0;
+        let answer = self.ask_open(file, write, asks, deadline)?;
+        let attr = answer.reply.inode.attr;
+        match self.take_open(file, answer.reply, answer.mark, deadline)? {
+            Found::Settled => Ok(attr),
+            Found::LeftOver => self.recover_open(file, deadline),
+        }
+    }
+
+    /// `order` is held.
+    pub(crate) fn ask_open(
+        &self,
+        file: &File,
+        write: bool,
+        asks: Asks<'_>,
+        deadline: Instant,
+    ) -> Result<Answer<OpenReply>, Fault> {
+        let req = asks.request(file, write, self.now());
+        // What counts as open is told with the closed ones, also if it is refused.
+        self.note_open(file, deadline)?;
+        // client-C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
+        let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
+        let wish = self.wish_for(file);
+        if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {
+            let mut bytes = Buf::new();
+            let Answer { reply, mark } =
+                self.mdt(file.fid)?.exchange(file.fid, &look, &[], &mut bytes, deadline)?;
+            if let Some(open) = reply.open {
+                if let Some(crcs) = reply.crcs {
+                    self.keep_content(file, wish, &open.inode.attr, &bytes, &crcs);
+                }
+                return Ok(Answer { reply: open, mark });
+            }
+        }
+        self.ask_until(file.fid, &req, deadline)
+    }
+
+    /// O_TRUNC: the MDT empties the file in the same entry.
+    fn open_empty(
+        &self,
+        file: &Arc<File>,
+        flags: OpenFlags,
+        cred: &Cred,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
+        let _section = self.section(file, To::Change, deadline)?;
+        let _order = file.lock_order(deadline)?;
+        let mut body = file.own_body(deadline)?;
+        let write = file.meta.lock().writers > 0;
+        let req = Asks::New(flags, cred).request(file, write, self.now());
+        let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
+        let OpenReply { inode, cap } = answer.reply;
+        if let Some(old) = &body.layout {
+            self.id.gone.add(file.fid, Some(old.generation));
+        }
+        body.is_loaded = true;
+        body.layout = inode.layout;
+        let mut meta = file.meta.lock();
+        meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
+        meta.cap = cap;
+        meta.is_marked = is_written(inode.state);
+        meta.is_stale = false;
+        meta.session = self.session();
+        meta.saw(answer.mark);
+        Ok(inode.attr)
+    }
+
+    /// An observer has no session and no capability: it reads inline content and attributes.
+    fn observe(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
+        let req = wire::meta::GetAttr { fid: file.fid };
+        let inode = self.ask_until(file.fid, &req, deadline)?.reply;
+        let mut body = file.own_body(deadline)?;
+        (body.is_loaded, body.layout) = (true, inode.layout);
+        file.meta.lock().progress = Progress::new(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
+        Ok(inode.attr)
+    }
+
+    /// As `take_open`, in a section: the answer is the truth until the section ends, unless this client changed the file while it
+    /// was alone; then the MDT is told first, and nobody else is there yet.
+    pub(crate) fn adopt(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        let Attr { size, blocks, mtime, .. } = reply.inode.attr;
+        let found = self.take_open_as(file, reply, mark, true, deadline)?;
+        let mut meta = file.meta.lock();
+        if !(meta.knows_better && meta.progress.is_untold()) {
+            meta.progress.adopt(size, blocks, mtime);
+            meta.knows_better = false;
+        }
+        Ok(found)
+    }
+
+    /// Takes over what the MDT answered to an open or create. `order` is held, so the answer is still true.
+    pub(crate) fn take_open(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        self.take_open_as(file, reply, mark, !self.is_shared(), deadline)
+    }
+
+    /// `is_turn`: nobody else changes the file while this is taken over.
+    fn take_open_as(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        is_turn: bool,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        let OpenReply { inode, cap } = reply;
+        let attr = inode.attr;
+        if attr.kind != Kind::File {
+            return Ok(Found::Settled);
+        }
+        let mine = self.session();
+        let found = match inode.state {
+            FileState::Writing(session) if session != mine => Found::LeftOver,
+            FileState::Truncating { .. } => Found::LeftOver,
+            _ => Found::Settled,
+        };
+        // An unchanged layout needs no exclusive lock: reads and writes go on while another descriptor is opened.
+        let generation = inode.layout.as_ref().map(|l| l.generation);
+        let (is_same, is_loaded, is_known) = {
+            let body = file.share_body(deadline)?;
+            let is_same = body.is_loaded && body.layout.as_ref().map(|l| l.generation) == generation;
+            (is_same, body.is_loaded, body.layout == inode.layout)
+        };
+        if is_same && is_turn && !is_known {
+            // Others have written stripes that were not written before, or the file moved on to other OSTs.
+            let mut body = file.own_body(deadline)?;
+            let mine = std::mem::replace(&mut body.layout, inode.layout.clone());
+            body.layout.iter_mut().zip(&mine).for_each(|(told, mine)| told.learn_written(mine));
+        }
+        if !is_same && (is_turn || !is_loaded) {
+            let mut body = file.own_body(deadline)?;
+            (body.is_loaded, body.layout) = (found == Found::Settled, inode.layout);
+            file.meta.lock().progress.start_anew(attr.size, attr.blocks, attr.mtime);
+        }
+        let mut meta = file.meta.lock();
+        meta.cap = cap.or(meta.cap.take());
+        meta.flags = inode.flags;
+        if !matches!(inode.state, FileState::Truncating { .. }) {
+            // A shrink that was begun was overtaken: by one to nothing, or by who recovered the file.
+            meta.cutting = None;
+        }
+        meta.is_marked |= inode.state == FileState::Writing(mine)
+            || (matches!(inode.state, FileState::Shared { .. }) && meta.writers > 0);
+        if std::mem::take(&mut meta.is_stale) && !meta.progress.is_untold() {
+            meta.progress.adopt(attr.size, attr.blocks, attr.mtime);
+        }
+        if meta.session != mine && !meta.progress.is_untold() {
+            meta.session = mine;
+        }
+        meta.saw(mark);
+        Ok(found)
+    }
+}

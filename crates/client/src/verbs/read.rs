@@ -1,0 +1,320 @@
+//! Read: bytes land in the caller's buffer, checked against the CRCs that their writer computed.
+//!
+//! A piece whose object is missing although it was written is damage: it is reported to the target, and the read fails.
+//! Zeros stand for holes only.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use plan::range::{Share, clip, judge, pieces};
+use plan::retry::CHECKSUM_TRIES;
+use types::crc::verify_fragments;
+use types::{BULK_MAX, Buf, Code, Fault, Piece};
+use wire::meta::ReadInline;
+use wire::object::{Capability, Read, ReadReply, ReportMissing};
+
+use crate::Fs;
+use crate::cache::api::Handle;
+use crate::cache::files::{Body, File};
+use crate::session::request::IN_FLIGHT_MAX;
+use crate::session::request::{Patience, Pending};
+use crate::session::sharing::{Section, To};
+use crate::upkeep::objects::Stopped;
+use crate::upkeep::room::Tries;
+
+/// A file that is opened by many threads at once changes leases as often; more than this is no accident.
+const RESUMES_MAX: u32 = 64;
+
+impl Fs {
+    /// Reads up to `len` bytes at `offset` into `into`, which is then as long as what the file has there.
+    pub fn read(&self, handle: Handle, offset: u64, len: usize, into: &mut Buf) -> Result<(), Fault> {
+        let opened = self.opened(handle)?;
+        let deadline = self.deadline();
+        let mut tries = Tries::default();
+        if self.is_shared() && self.read_if_inline(&opened.file, offset, len, into, deadline)? {
+            return Ok(());
+        }
+        loop {
+            let section = self.section(&opened.file, To::Read, deadline)?;
+            let body = opened.file.share_body(deadline)?;
+            let stopped = match self.read_body(&opened.file, &body, offset, len, into, deadline) {
+                Ok(()) => return Ok(()),
+                Err(stopped) => stopped,
+            };
+            drop(body);
+            self.resume(section, stopped, &mut tries)?;
+        }
+    }
+
+    /// Inline content is the MDT's, which orders all who read and write it: that needs no section.
+    fn read_if_inline(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        len: usize,
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<bool, Fault> {
+        let is_inline = {
+            let body = file.share_body(deadline)?;
+            body.is_loaded && body.layout.is_none()
+        };
+        if !is_inline {
+            return Ok(false);
+        }
+        self.check_poison(file)?;
+        match self.read_inline(file, offset, len, into, deadline) {
+            Ok(()) => Ok(true),
+            Err(Stopped::NotInline) => Ok(false),
+            Err(Stopped::Failed(fault)) => Err(fault),
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn read_body(
+        &self,
+        file: &File,
+        body: &Body,
+        offset: u64,
+        len: usize,
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        self.check_poison(file)?;
+        self.check_stale(file)?;
+        let Some(layout) = &body.layout else { return self.read_inline(file, offset, len, into, deadline) };
+        let (size, cap) = {
+            let meta = file.meta.lock();
+            if meta.cutting.is_some() {
+                return Err(Stopped::Cut);
+            }
+            (meta.progress.size, meta.cap.clone())
+        };
+        let len = clip(size, offset, len);
+        if len == 0 {
+            into.clear();
+            return Ok(());
+        }
+        if self.settings.observer {
+            return Err(Fault::new(Code::Unsupported, "an observer has no capability to read objects").into());
+        }
+        let cap = cap.ok_or(Stopped::Refresh(None))?;
+        let mut pieces = pieces(layout, file.fid, offset, len);
+        // Asked before the first request leaves: an object whose first write is acknowledged later may be absent from the answer.
+        {
+            let meta = file.meta.lock();
+            pieces.iter_mut().for_each(|p| p.written |= meta.progress.has_written(p.object));
+        }
+        let done = match pieces.as_slice() {
+            [piece] => self.read_piece(file, cap.clone(), piece, into, deadline),
+            pieces => self.read_pieces(file, &cap, offset, pieces, into, len, deadline),
+        };
+        done.map_err(|stopped| stopped.with(&cap, layout))
+    }
+
+    fn read_inline(
+        &self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        if self.read_kept(file, offset, len, into) {
+            return Ok(());
+        }
+        let mdt = self.mdt(file.fid)?;
+        let req = ReadInline { fid: file.fid, offset, len: len.min(BULK_MAX) as u32, held: file.held() };
+        for _ in 0..CHECKSUM_TRIES {
+            let reply = mdt.exchange(file.fid, &req, &[], into, deadline)?.reply;
+            if into.len() <= len && verify_fragments(offset, into, &reply.crcs).is_ok() {
+                return Ok(());
+            }
+        }
+        Err(mangled(format!("inline content of file {} at {offset}", file.fid)).into())
+    }
+
+    /// One piece, straight into the caller's buffer.
+    fn read_piece(
+        &self,
+        file: &File,
+        cap: Capability,
+        piece: &Piece,
+        into: &mut Buf,
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        let link = self.ost(piece.mirror, deadline)?;
+        let req = Read { cap, object: piece.object, offset: piece.object_offset, len: piece.len as u32 };
+        for _ in 0..CHECKSUM_TRIES {
+            into.clear();
+            let reply = link.exchange(file.fid, &req, &[], into, deadline)?.reply;
+            if self.accept(&req.cap, piece, &reply, into, deadline)? {
+                into.extend_zero(piece.len - into.len());
+                return Ok(());
+            }
+        }
+        Err(mangled(format!("object {} at {}", piece.object, piece.object_offset)).into())
+    }
+
+    /// Is this the piece? `Ok(false)`: its bytes changed on the way, ask again.
+    fn accept(
+        &self,
+        cap: &Capability,
+        piece: &Piece,
+        reply: &ReadReply,
+        got: &mut Buf,
+        deadline: Instant,
+    ) -> Result<bool, Stopped> {
+        match judge(piece, reply.exists, got.len()) {
+            Share::Bytes(_) => Ok(verify_fragments(piece.object_offset, got, &reply.crcs).is_ok()),
+            Share::Hole => {
+                got.clear();
+                Ok(true)
+            }
+            Share::Excess => Ok(false),
+            Share::Missing => {
+                self.report_missing(cap, piece, deadline);
+                let detail = format!(
+                    "object {} is missing on mirror {}; see 'stria damage'",
+                    piece.object, piece.mirror
+                );
+                Err(Fault::new(Code::Damaged, detail).into())
+            }
+        }
+    }
+
+    fn report_missing(&self, cap: &Capability, piece: &Piece, deadline: Instant) {
+        let req = ReportMissing { cap: cap.clone(), object: piece.object, mirror: piece.mirror };
+        let told =
+            self.ost(piece.mirror, deadline).and_then(|link| link.ask(piece.object.fid, &req, deadline));
+        if let Err(fault) = told {
+            tracing::error!("object {} is missing and could not be reported: {fault}", piece.object);
+        }
+    }
+
+    /// Several pieces: a window of them is under way at a time, each lands in a buffer of its own.
+    #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename them")]
+    fn read_pieces(
+        &self,
+        file: &File,
+        cap: &Capability,
+        offset: u64,
+        pieces: &[Piece],
+        into: &mut Buf,
+        len: usize,
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        into.space(len);
+        for window in pieces.chunks(IN_FLIGHT_MAX) {
+            let mut bufs: Vec<Buf> = window.iter().map(|_| self.take_buf()).collect();
+            let outcome = self.read_window(file, cap, window, &mut bufs, deadline);
+            for (piece, buf) in window.iter().zip(bufs) {
+                let at = (piece.file_offset - offset) as usize;
+                let to = &mut into[at..at + piece.len];
+                if outcome.is_ok() {
+                    to[..buf.len()].copy_from_slice(&buf);
+                    to[buf.len()..].fill(0);
+                }
+                self.give_buf(buf);
+            }
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn read_window(
+        &self,
+        file: &File,
+        cap: &Capability,
+        window: &[Piece],
+        bufs: &mut [Buf],
+        deadline: Instant,
+    ) -> Result<(), Stopped> {
+        let request = |p: &Piece| Read {
+            cap: cap.clone(),
+            object: p.object,
+            offset: p.object_offset,
+            len: p.len as u32,
+        };
+        let mut links = Vec::with_capacity(window.len());
+        for piece in window {
+            links.push(self.ost(piece.mirror, deadline)?);
+        }
+        // 1. Send all that can go at once.
+        let mut pending = Vec::with_capacity(window.len());
+        let mut is_any_under_way = false;
+        for ((piece, link), buf) in window.iter().zip(&links).zip(bufs.iter_mut()) {
+            buf.clear();
+            let made = Pending::new(link, file.fid, &request(piece), &[], buf, deadline, Patience::Wait)?;
+            let mut p = made.expect("a read needs no slot");
+            is_any_under_way |= p.send(Patience::of(is_any_under_way));
+            pending.push(p);
+        }
+        // 2. Receive all, also after a failure, so that no connection is left with an answer owed; then those that could not
+        //    be sent, and what must be tried again (client-C6).
+        pending.iter_mut().for_each(Pending::land);
+        let answers: Vec<_> = pending.into_iter().map(|p| p.run()).collect();
+        // 3. Judge; what changed on the way is asked for again, alone.
+        for ((piece, answer), buf) in window.iter().zip(answers).zip(bufs) {
+            if !self.accept(cap, piece, &answer?.reply, buf, deadline)? {
+                self.read_piece(file, cap.clone(), piece, buf, deadline)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a stopped read or write needs before it is tried again.
+    pub(crate) fn resume(
+        &self,
+        section: Section<'_>,
+        stopped: Stopped,
+        tries: &mut Tries,
+    ) -> Result<(), Fault> {
+        let (file, deadline) = (section.file.clone(), section.deadline);
+        let file = &file;
+        if !matches!(stopped, Stopped::Full { .. }) {
+            tries.count += 1;
+        }
+        let is_over = tries.count > RESUMES_MAX || Instant::now() >= deadline;
+        if is_over && !matches!(stopped, Stopped::Failed(_) | Stopped::Full { .. }) {
+            let count = tries.count;
+            let detail = format!("file {}: {count} tries, and its layout or lease keeps changing", file.fid);
+            return Err(Fault::new(Code::Fenced, detail));
+        }
+        match stopped {
+            // The next section begins with what the file is then.
+            Stopped::Refresh(_) | Stopped::NotInline if section.is_among_others() => Ok(()),
+            Stopped::Refresh(refused) => self.refresh(file, refused, deadline),
+            Stopped::NotInline => self.refresh(file, None, deadline),
+            Stopped::NeedLayout => match self.grow(file, deadline) {
+                Ok(()) => Ok(()),
+                Err(Stopped::Full { fault, mirrors, .. }) => {
+                    drop(section);
+                    self.await_growth(file, (fault, mirrors), tries, deadline)
+                }
+                Err(stopped) => Err(stopped.fault()),
+            },
+            Stopped::Cut => {
+                drop(section);
+                let _section = self.section(file, To::Change, deadline)?;
+                self.finish_cut(file, deadline)
+            }
+            Stopped::Full { fault, mirrors, seen } => {
+                if self.move_on(&section, (&mirrors, seen), tries)? {
+                    return Ok(());
+                }
+                // Others may go on in this file meanwhile.
+                drop(section);
+                self.await_room(file, (fault, mirrors), tries, deadline)
+            }
+            Stopped::Failed(fault) => Err(fault),
+        }
+    }
+}
+
+fn mangled(what: String) -> Fault {
+    Fault::new(
+        Code::BadChecksum,
+        format!("{what}: bytes arrive changed again and again; check memory and network"),
+    )
+}

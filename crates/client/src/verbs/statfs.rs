@@ -1,0 +1,114 @@
+//! Statfs and the targets' own numbers.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use types::{Code, Fault, Fid, NAME_MAX, PAGE_SIZE, TargetId};
+use wire::session::{TargetStat, TargetStatReply};
+
+use crate::Fs;
+use crate::cache::api::StatFs;
+use crate::session::cluster::About;
+
+/// How long numbers are good for: a program that asks after every write would double the requests.
+const CACHED: Duration = Duration::from_secs(1);
+/// Longest wait for one target: `df` of a cluster with a target down shows the others.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Fs {
+    pub fn statfs(&self) -> Result<StatFs, Fault> {
+        let cached = *self.statfs_cache.lock();
+        if let Some((_, stat)) = cached.filter(|(at, _)| at.elapsed() < CACHED) {
+            return Ok(stat);
+        }
+        let stats = self.target_stats()?;
+        let mut sum = StatFs { block_size: PAGE_SIZE as u32, name_max: NAME_MAX as u32, ..StatFs::default() };
+        for stat in &stats {
+            match stat.is_mdt {
+                true => {
+                    sum.files_total += stat.files_total;
+                    sum.files_free += stat.files_free;
+                }
+                false => {
+                    sum.bytes_total += stat.bytes_total;
+                    sum.bytes_free += stat.bytes_free;
+                    sum.bytes_available += stat.bytes_available;
+                }
+            }
+        }
+        *self.statfs_cache.lock() = Some((Instant::now(), sum));
+        Ok(sum)
+    }
+
+    /// The numbers of every target that answers, the MDT first. An error only if none does.
+    pub fn target_stats(&self) -> Result<Vec<TargetStatReply>, Fault> {
+        let mut failed = None;
+        let answered = self.ask_targets().into_iter().filter_map(|(_, answer)| match answer {
+            Ok(stat) => Some(stat),
+            Err(fault) => {
+                failed = Some(fault);
+                None
+            }
+        });
+        let stats: Vec<TargetStatReply> = answered.collect();
+        match (stats.is_empty(), failed) {
+            (true, Some(fault)) => Err(fault),
+            (true, None) => Err(Fault::new(Code::NotReady, "there is no target")),
+            (false, _) => Ok(stats),
+        }
+    }
+
+    /// Every target of the map, the MDT first, with its numbers or why it does not say them.
+    fn ask_targets(&self) -> Vec<(About, Result<TargetStatReply, Fault>)> {
+        let deadline = self.deadline().min(Instant::now() + PATIENCE);
+        let targets = self.cluster.targets();
+        let ask = |about: About| {
+            // Each target has its share of the time, so that a dead one does not take the others'.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let share = Instant::now() + left / 2;
+            let answer = about.link.ask(Fid(0), &TargetStat {}, share).map(|answer| answer.reply);
+            if let Err(fault) = &answer {
+                tracing::warn!("{} does not say its numbers: {fault}", about.link.describe());
+            }
+            (about, answer)
+        };
+        targets.into_iter().map(ask).collect()
+    }
+
+    /// For the attribute `stria.df`: a target that does not answer has a reason in the place of numbers.
+    pub(crate) fn df_json(&self) -> Result<String, Fault> {
+        let mut out = String::from("[");
+        for (n, (about, answer)) in self.ask_targets().iter().enumerate() {
+            let (comma, kind) = (if n == 0 { "" } else { "," }, if about.is_mdt { "mdt" } else { "ost" });
+            let About { target: TargetId(target), index, .. } = about;
+            let begin = format!("{comma}{{\"target\":{target},\"kind\":\"{kind}\",\"index\":{index}");
+            match answer {
+                Ok(s) => write!(
+                    out,
+                    "{begin},\"state\":\"up\",\"uuid\":\"{}\",\"bytes_total\":{},\"bytes_free\":{},\
+                     \"bytes_available\":{},\"files_total\":{},\"files_free\":{},\"sessions\":{},\"damage_count\":{}}}",
+                    s.uuid, s.bytes_total, s.bytes_free, s.bytes_available, s.files_total, s.files_free,
+                    s.sessions, s.damage_count
+                ),
+                Err(fault) => write!(out, "{begin},\"state\":\"down\",\"why\":{}}}", quoted(&fault.to_string())),
+            }
+            .expect("a String takes any text");
+        }
+        out.push(']');
+        Ok(out)
+    }
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
