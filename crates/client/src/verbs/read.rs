@@ -240,7 +240,7 @@ impl Fs {
         for piece in window {
             links.push(self.ost(piece.mirror, deadline)?);
         }
-        // 1. Send all that can go at once.
+        // 1. Send all pieces that can be sent without a wait.
         let mut pending = Vec::with_capacity(window.len());
         let mut is_any_under_way = false;
         for ((piece, link), buf) in window.iter().zip(&links).zip(bufs.iter_mut()) {
