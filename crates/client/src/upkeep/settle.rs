@@ -1,13 +1,16 @@
-//! Settling: the MDT learns sizes, times and written bits after the bytes that prove them are flushed (client-C2, rule plan-O3).
+//! Settling: the size and attribute update. The client reports size, times, blocks and written bits of a file to the MDT.
 //!
-//! In the background, once per commit interval: each dirty target is flushed once, for all files together, and the MDT is told of
-//! several files in one frame.
+//! The order is fixed (client-C2, rule plan-O3): take a snapshot of the file's progress, flush the targets that the snapshot's marks
+//! name, then report the snapshot. So the MDT never knows a size whose bytes a crash of an OST can still take away.
+//!
+//! The background thread runs one round per commit interval. A round flushes each dirty target once, for all queued files together,
+//! and reports several files to the MDT in one frame. Files that fail stay in `Fs::put_off` for the next round.
 //!
 //! client-B1: a thread that closes a file while too many files wait settles some of them. One background thread does not keep up with
 //! many threads that create files, and each waiting file takes memory here and needs recovery if this client dies.
 //!
-//! client-T1: a target that does not answer holds up its own files only: in a round it is waited for once and briefly, and what a
-//! settle can do without (counted blocks) it does without.
+//! client-T1: a target that does not answer delays its own files only. A round waits for it once and briefly, and a settle whose
+//! blocks could not be counted reports the estimate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,31 +31,31 @@ use crate::session::request::Answer;
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::session::sharing::{Section, To};
 
-/// Longest wait of a round for a file that another call has in hand: as many may be held up as the mount has threads.
+/// Longest wait of a round for the locks of one file. Calls of all the mount's threads may hold such locks, each of another file.
 const BUSY_MAX: Duration = Duration::from_millis(50);
-/// Longest wait for the counted blocks of a file that was closed. An OST that is well answers in a millisecond, and without
-/// an answer the estimate is told.
+/// Longest wait for the counted blocks of a file that was closed. A healthy OST answers in a millisecond; without
+/// an answer the settle reports the estimate.
 const GLIMPSE_MAX: Duration = plan::retry::BACKOFF_MAX;
-/// Longest that a round works on one shrink that did not get through before.
+/// Longest time that a round spends on one unfinished shrink.
 const CUT_MAX: Duration = Duration::from_secs(2);
 
-/// client-B1: closed files that wait to be settled. Two commit intervals' worth of a fast mount; about as many are in the hands of
-/// the background, and a client that ends settles them all within a second.
+/// client-B1: closed files that wait to be settled. Two commit intervals' worth of a fast mount. The background round holds
+/// about as many again, and `shutdown` settles them all within a second.
 const BACKLOG_MAX: usize = 4096;
 /// Files that a closer settles: enough to share a flush, few enough for a pause of some ten milliseconds.
 const HELP_FILES: usize = 256;
-/// Longest pause of a closer for that.
+/// Longest time that a closer spends on them.
 const HELP_MAX: Duration = Duration::from_secs(2);
 
-/// How long a settle waits for whom, and what is known of the targets since the round began.
+/// Time limits of one round, and the targets that failed since it began.
 struct Round {
-    /// Did not answer in this round: not waited for again.
+    /// Targets that did not answer in this round; the round does not ask them again.
     down: BTreeSet<TargetId>,
     /// Longest wait for a lock of the file.
     busy_max: Duration,
-    /// The end of all waiting; none for the background.
+    /// End of the whole round; `None` in the background thread.
     limit: Option<Instant>,
-    /// The MDT did not take a settle in time: there is no use in more of them.
+    /// The MDT timed out on a settle; further ones would time out too.
     is_over: bool,
 }
 
@@ -70,7 +73,7 @@ impl Round {
     }
 }
 
-/// What a file is told as.
+/// The request that reports a file.
 struct Due(Settle);
 
 /// The blocks that the objects of a generation take.
@@ -79,9 +82,9 @@ struct Counted {
     blocks: u64,
 }
 
-/// A file that nobody else tells of meanwhile.
+/// A file whose section and `order` this thread holds, so that no other thread reports it meanwhile.
 struct Settling<'f> {
-    /// `None`: there is nothing to tell.
+    /// `None`: there is nothing to report.
     due: Option<Due>,
     _order: MutexGuard<'f, ()>,
     _section: Section<'f>,
@@ -95,7 +98,7 @@ impl Fs {
         self.settle_files(&queue, limit);
     }
 
-    /// client-B1: takes part in settling if too many files wait for it. Those that have been tried in vain wait for the background.
+    /// client-B1: settles some files if too many wait. Files that failed in an earlier round are left to the background thread.
     pub(crate) fn help_settling(&self, deadline: Instant) {
         if let Some(some) = self.files.take_beyond(BACKLOG_MAX, HELP_FILES) {
             self.settle_files(&some, Some(deadline.min(Instant::now() + HELP_MAX)));
@@ -107,11 +110,11 @@ impl Fs {
             return;
         }
         let mut round = Round::new(BUSY_MAX, limit);
-        // 1. client-C2: what is told is what stands here before the flush.
+        // 1. client-C2: the snapshot is taken before the flush.
         let snapshots: Vec<Snapshot> = queue.iter().map(|f| f.meta.lock().progress.snapshot()).collect();
-        // 2. Each target once.
+        // 2. Flush each target once.
         self.flush_for(&snapshots, &mut round);
-        // 3. Each file.
+        // 3. Report each file.
         let (mut left, mut first) = (Vec::new(), None);
         let all: Vec<_> = queue.iter().zip(&snapshots).collect();
         let told = all.chunks(IN_FLIGHT_MAX).flat_map(|some| self.settle_some(some, &mut round));
@@ -168,12 +171,13 @@ impl Fs {
         round.down.extend(failing(&links, &|link| link.flush(soon)));
     }
 
-    /// Some files whose targets were flushed: in one frame those that nobody else has in hand, as long as this client is alone.
+    /// Settles files whose targets were flushed. While this client is alone, files with free locks are reported in one frame; the others
+    /// follow one by one.
     fn settle_some(&self, some: &[(&Arc<File>, &Snapshot)], round: &mut Round) -> Vec<Result<(), Fault>> {
-        // 1. What is asked of other targets, before anything is held: client-T1.
+        // 1. client-T1: ask OSTs for blocks before any lock is held.
         let mut counted: Vec<_> =
             some.iter().map(|(file, snapshot)| self.count_if_done(file, snapshot, round)).collect();
-        // 2. What is to be told. Who holds `order` of one file waits for that of no other.
+        // 2. Lock the files and build their requests. A thread that holds `order` of one file must not wait for that of another.
         let mdt = some.first().and_then(|(file, _)| self.mdt(file.fid).ok());
         let is_its = |file: &File| {
             self.mdt(file.fid).is_ok_and(|m| mdt.as_ref().is_some_and(|mdt| Arc::ptr_eq(mdt, &m)))
@@ -185,12 +189,12 @@ impl Fs {
                 false => None,
             });
         }
-        // 3. Tell it.
+        // 3. Send the requests together.
         let dues = held.iter().flatten().filter_map(|h| h.due.as_ref());
         let asked: Vec<_> = dues.map(|Due(req)| (req.fid, req.clone(), &[][..])).collect();
         let until = round.within(self.settings.op_timeout);
         let mut answers = mdt.iter().flat_map(|mdt| mdt.ask_together(&asked, until));
-        // 4. Take note of the answers; then those that were not held.
+        // 4. Record the answers; then settle the files that could not be locked.
         let mut told: Vec<Option<Result<(), Fault>>> = Vec::with_capacity(some.len());
         for ((file, snapshot), held) in some.iter().zip(&held) {
             told.push(held.as_ref().map(|held| match &held.due {
@@ -209,7 +213,8 @@ impl Fs {
         rest.collect()
     }
 
-    /// `None`: it is settled alone, or cannot be settled now.  client-H3: the section first.
+    /// Locks a file and builds its request, without waiting for its `order`. `None`: the file is settled alone, or not now.
+    /// client-H3: the section is taken first.
     fn begin_settle<'f>(
         &'f self,
         file: &'f Arc<File>,
@@ -221,7 +226,7 @@ impl Fs {
         if self.is_shared() || file.meta.lock().cutting.is_some() {
             return None;
         }
-        // client-T1: who holds others' order waits for no target that has restarted since its flush.
+        // client-T1: this thread holds `order` of several files, so it must not wait for a target that restarted since its flush.
         let is_flushed = |m: &Mark| self.cluster.target(m.target).is_some_and(|link| link.covers(m));
         if !snapshot.marks.iter().all(is_flushed) {
             return None;
@@ -237,7 +242,7 @@ impl Fs {
 
     /// May the file be settled in this round?
     fn check_round(&self, snapshot: &Snapshot, round: &Round) -> Result<(), Fault> {
-        // A client that ends settles in a round with a limit.
+        // Rounds of `shutdown` have a limit and go on while the client stops.
         if round.is_over || (round.limit.is_none() && self.is_stopping()) {
             return Err(Fault::new(Code::NotReady, "the round is over"));
         }
@@ -256,7 +261,7 @@ impl Fs {
         round: &mut Round,
     ) -> Result<(), Fault> {
         self.check_round(snapshot, round)?;
-        // client-H1: among others the file is looked at in its turn.
+        // client-H1: while other clients share the file system, the file is read inside its section.
         let section = self.section(file, To::Change, round.until_free())?;
         let due = file.meta.lock().cutting.is_some();
         if due {
@@ -264,7 +269,7 @@ impl Fs {
         }
         let _order = file.lock_order(round.until_free())?;
         if section.is_among_others() {
-            // Others may have written since: what is told is what stands now.
+            // Other clients may have written since the round's snapshot, so a new one is reported.
             let snapshot = file.meta.lock().progress.snapshot();
             return self.settle_in_round(file, &snapshot, round);
         }
@@ -294,13 +299,13 @@ impl Fs {
         }
     }
 
-    /// A request to several targets failed: which of them is it?
+    /// Finds the targets that do not answer, after a request to several of them failed.
     fn find_down(&self, links: &[Arc<Link>], round: &mut Round) {
         let soon = round.within(GLIMPSE_MAX);
         round.down.extend(failing(links, &|link| link.keep_alive(soon)));
     }
 
-    /// The blocks that the objects take; none if a target does not answer soon.
+    /// The blocks that the objects take; `None` if a target does not answer within `GLIMPSE_MAX`.
     fn count_blocks(
         &self,
         cap: &Capability,
@@ -320,7 +325,7 @@ impl Fs {
         }
     }
 
-    /// Tells the MDT a snapshot whose marks are flushed. `order` is held.
+    /// Flushes the snapshot's marks where needed and reports the snapshot to the MDT. The caller holds `order`.
     pub(crate) fn settle_snapshot(
         &self,
         file: &Arc<File>,
@@ -338,7 +343,7 @@ impl Fs {
         self.was_settled(file, snapshot, &due, answer, round)
     }
 
-    /// At the end the blocks are counted rather than estimated.
+    /// Counts the blocks of a file that has no writer left; until then the estimate is good enough.
     fn count_if_done(&self, file: &Arc<File>, snapshot: &Snapshot, round: &mut Round) -> Option<Counted> {
         self.check_round(snapshot, round).ok()?;
         let (cap, written) = {
@@ -353,7 +358,7 @@ impl Fs {
         Some(Counted { generation: layout.generation, blocks })
     }
 
-    /// What is to be told of a file, if anything is. `order` is held.
+    /// The request for a file; `None` if there is nothing to report. The caller holds `order`.
     fn due_of(
         &self,
         file: &Arc<File>,
@@ -361,7 +366,7 @@ impl Fs {
         counted: Option<Counted>,
         round: &mut Round,
     ) -> Result<Option<Due>, Fault> {
-        // 1. A mark may have been lost in a restart instead of flushed.
+        // 1. A target may have lost a mark in a restart; then the file becomes errored here.
         self.flush_marks(file, &snapshot.marks, round.within(round.busy_max.max(GLIMPSE_MAX)))?;
         let (is_valid, is_due, done) = {
             let mut meta = file.meta.lock();
@@ -369,7 +374,7 @@ impl Fs {
             if is_valid {
                 meta.progress.flushed(snapshot);
             }
-            // `done`: nobody writes any more, and this is all there is.
+            // `done`: the file has no writer, and nothing changed since the snapshot.
             let done = meta.writers == 0 && meta.progress.is_still(snapshot);
             (is_valid, meta.needs_settling(), done)
         };
@@ -378,13 +383,13 @@ impl Fs {
         }
         let Some(generation) = file.share_body(round.until_free())?.layout.as_ref().map(|l| l.generation)
         else {
-            // Inline by now: the MDT knows it all.
+            // The file is inline, so its content and size are in the MDT's record.
             let mut meta = file.meta.lock();
             meta.progress.was_told(snapshot);
             meta.is_marked = false;
             return Ok(None);
         };
-        // 2. What was counted counts if nothing was changed since.
+        // 2. The counted blocks are valid only if neither content nor layout changed since the count.
         let counted = counted.filter(|c| done && c.generation == generation);
         let blocks = counted.map_or(snapshot.blocks, |c| c.blocks);
         let Snapshot { size, mtime, ref written, .. } = *snapshot;
@@ -402,7 +407,7 @@ impl Fs {
         Ok(Some(Due(req)))
     }
 
-    /// What the MDT said to that.
+    /// Records the MDT's answer to a settle.
     fn was_settled(
         &self,
         file: &Arc<File>,
@@ -426,11 +431,11 @@ impl Fs {
             Err(fault) if matches!(fault.code, Code::NotFound | Code::Stale) => {
                 let mut meta = file.meta.lock();
                 if meta.pins > 0 {
-                    // The file or its objects went without our doing, while it is open here: these bytes are lost.
+                    // The file or its objects were removed elsewhere while the file is open here: these bytes are lost.
                     let why = format!("file {}: its objects are not the file's any more: {fault}", file.fid);
                     meta.poison.get_or_insert(Fault::new(Code::Io, why));
                 }
-                // Removed after its last close: there is nothing to tell any more.
+                // The file was removed after its last close; nothing is left to report.
                 meta.progress.was_told(snapshot);
                 meta.is_marked = false;
                 Ok(())
@@ -442,7 +447,7 @@ impl Fs {
         }
     }
 
-    /// Tells the MDT what is flushed though nothing of it may be news, for what others have written.
+    /// Reports a flushed snapshot even if nothing in it is new here: other clients may have written it.
     pub(crate) fn tell_flushed(
         &self,
         file: &File,
@@ -465,7 +470,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The layout's own bits follow what the MDT was told, so that pieces carry them.
+    /// Sets the reported written bits in the cached layout, so that pieces made from it carry them.
     fn learn_written(&self, file: &File, snapshot: &Snapshot, deadline: Instant) -> Result<(), Fault> {
         let is_news = {
             let body = file.share_body(deadline)?;
@@ -487,20 +492,20 @@ impl Fs {
     }
 }
 
-/// Asks all at once; returns those that did not say yes.
+/// Asks all links at once; returns the targets whose request failed.
 pub(crate) fn failing(
     links: &[Arc<Link>],
     ask: &(dyn Fn(&Link) -> Result<(), Fault> + Sync),
 ) -> Vec<TargetId> {
     let alone =
         |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.target).collect::<Vec<_>>();
-    // Targets of this process answer on this thread; asked in order they do the same thing each time.
+    // Targets of this process answer on this thread; a fixed order keeps tests repeatable.
     if links.len() <= 1 || links.iter().all(|l| !l.keeps()) {
         return alone(links);
     }
     let mut failed = Vec::new();
     for some in links.chunks(IN_FLIGHT_MAX) {
-        // A thread each: one that hangs must not use up the time of those that are asked after it.
+        // One thread per link: a target that hangs must not use up the time of the next ones.
         std::thread::scope(|scope| {
             let run = |link| {
                 let one = std::slice::from_ref(link);
@@ -511,7 +516,7 @@ pub(crate) fn failing(
             for (one, thread) in asked {
                 failed.extend(match thread {
                     Ok(thread) => thread.join().unwrap_or_else(|_| vec![one[0].target]),
-                    // No thread is to be had.
+                    // The system refused a new thread.
                     Err(_) => alone(one),
                 });
             }
