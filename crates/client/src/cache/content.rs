@@ -1,8 +1,8 @@
 //! Content of small files that came with their open, and is read from here.
 //!
-//! client-K1: it is kept if no change of the file was under way here when it was asked for, and none has begun since; each change takes away what is
-//! kept when it begins. So what a read finds here is what the MDT has.
-//! client-K2: it counts as long as this client is alone, and as no other came since.  client-K3: all that is kept has a bound.
+//! client-K1: content is kept if no change of the file was under way here when it was requested, and none has begun since. A change
+//! drops the kept content when it begins. So a read finds here the bytes that the MDT has.
+//! client-K2: content is valid while this client is alone and no other has attached since.  client-K3: kept content is bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const CONTENT_BYTES_MAX: usize = 4 << 20;
 /// Of a file.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// That have begun, and those of them that have not ended.
+    /// Changes that have begun, and those of them that have not ended.
     changes: u64,
     under_way: u32,
     content: Option<Content>,
@@ -65,7 +65,7 @@ impl Drop for Changing {
     }
 }
 
-/// What was so when content was asked for; `None`: it is not wanted.
+/// The generation counters at the time of the request for content; `None`: content is not wanted.
 pub(crate) struct Wish(Option<(u64, u64)>);
 
 impl Wish {
@@ -87,7 +87,7 @@ impl Fs {
         Wish(is_quiet.then_some((season, meta.content.changes)))
     }
 
-    /// What the MDT said. Bytes that are not what was sent are asked for again by who reads.
+    /// Keeps the content that the MDT sent. Content with a wrong checksum is dropped; a later read asks for it again.
     pub(crate) fn keep_content(&self, file: &File, wish: Wish, attr: &Attr, bytes: &[u8], crcs: &[u32]) {
         let Some((season, changes)) = wish.0 else { return };
         if bytes.len() as u64 != attr.size || verify_fragments(0, bytes, crcs).is_err() {

@@ -1,4 +1,5 @@
-//! For whom a file is opened, and what proves to the MDT that this client may go on with one that it has open.
+//! The `Open` request: a new open on behalf of a caller, or a repeated one for descriptors that exist. The capability of the last open
+//! (`held`) proves to the MDT that this client may continue.
 
 use types::{Cred, Time};
 use wire::meta::{Open, OpenRead};
@@ -12,12 +13,12 @@ use crate::cache::files::File;
 pub(crate) enum Asks<'a> {
     /// For a new descriptor: the caller must be allowed to.
     New(OpenFlags, &'a Cred),
-    /// Again, for descriptors that there are: what they got before proves their right.
+    /// Again, for existing descriptors: their earlier open proves their right.
     Again,
 }
 
 impl Asks<'_> {
-    /// With `write` the capability shall be good for writing, whoever of the file's descriptors needs that.
+    /// `write`: the capability must allow writing, because one of the file's descriptors needs it.
     pub fn request(self, file: &File, write: bool, now: Time) -> Open {
         let (flags, cred) = match self {
             Asks::New(flags, cred) => (flags, cred.clone()),
@@ -38,7 +39,7 @@ pub(crate) fn read_only(open: &Open, want: u32) -> Option<OpenRead> {
 }
 
 impl File {
-    /// What the last open gave.
+    /// The capability of the last open.
     pub fn held(&self) -> Option<Capability> {
         self.meta.lock().cap.clone()
     }

@@ -1,6 +1,6 @@
-//! The objects that this client knows to be dead: what was written to them is not sent again after a restart.
+//! The objects that this client knows to be removed. Their unflushed requests are not replayed after a restart.
 //!
-//! The MDT has them destroyed. A replay that came after that would make them anew, and no record would name them.
+//! The MDT has such objects destroyed. A replay after that would create them again, and no record would name them.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -14,14 +14,14 @@ use crate::session::slots::Sendable;
 /// Requests are kept for a commit interval or two; this many removals in that time is a very busy client. Past it the oldest
 /// is forgotten, which at worst leaves an object for fsck to find.
 const GONE_MAX: usize = 65_536;
-/// Removed inodes of which `stat` still knows. Who asks has it open, and asks soon; the oldest is forgotten and `ESTALE`.
+/// Removed inodes that `stat` still answers for. A caller that has one open asks soon. The oldest is forgotten, then `stat` is `ESTALE`.
 const REMEMBERED_MAX: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Gone {
     /// A file with all its objects, or those of one generation.
     list: Mutex<VecDeque<(Fid, Option<Generation>)>>,
-    /// What `stat` last told of inodes without a name: a directory that is somebody's working directory, a path descriptor.
+    /// The last attributes of inodes without a name: a working directory of a process, a path descriptor.
     last_seen: Mutex<VecDeque<Attr>>,
 }
 
@@ -43,12 +43,12 @@ impl Gone {
         seen.push_back(attr);
     }
 
-    /// What is remembered of an inode that is gone; nlink is 0.
+    /// The remembered attributes of a removed inode; nlink is 0.
     pub fn attr_of(&self, fid: Fid) -> Option<Attr> {
         self.last_seen.lock().iter().rev().find(|a| a.fid == fid).copied()
     }
 
-    /// Drops from `requests` those that touch dead objects.
+    /// Drops from `requests` those that touch removed objects.
     pub fn sift<T>(&self, requests: &mut Vec<T>, request: impl Fn(&T) -> &Sendable) {
         let gone: HashSet<_> = self.list.lock().iter().copied().collect();
         let is_gone = |s: &Sendable| {

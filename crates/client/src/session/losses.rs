@@ -1,7 +1,7 @@
-//! The files that lost acknowledged bytes: written by the sessions when a replay fails, read by fsync and close.
+//! The files that lost acknowledged bytes. Sessions add them when a replay fails; fsync and close read them.
 //!
-//! client-L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported);
-//! also that of a file that nobody has open, for who opens it next.
+//! client-L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported).
+//! The loss of a file that is not open is kept too, for its next open.
 //! client-L2: memory is bounded: past `FILES_MAX` a file that is not listed may be suspected falsely, but only one that is older
 //! than the loss, and only until it was reported and closed once.
 
@@ -26,7 +26,7 @@ struct State {
     by_fid: HashMap<Fid, Loss>,
     /// client-L2: there were more than could be listed.
     more: Option<More>,
-    /// The reason that was given last: one restart brings the same one for each file.
+    /// The last reason, shared by all files that one restart concerns.
     why: Option<Arc<str>>,
 }
 
@@ -54,7 +54,7 @@ impl Losses {
         Losses { any: AtomicBool::new(false), files_max, state: Mutex::default() }
     }
 
-    /// Fid 0 is no file: a change of names was lost; it is logged, and nobody waits for it but fsync of a directory.
+    /// Fid 0 is no file: a change of names was lost; it is logged, and only fsync of a directory reports it.
     pub fn add(&self, fid: Fid, why: &str) {
         tracing::error!(
             "file {fid} lost acknowledged changes: {why}; its next fsync says EIO: write it again or restore it"
@@ -75,12 +75,12 @@ impl Losses {
         self.any.store(true, Ordering::Release);
     }
 
-    /// Why `fid` lost something, if it did, for who is going to report it. Cheap while nothing was ever lost.
+    /// The loss of `fid`, if any, for a caller that is going to report it. Cheap while nothing was ever lost.
     pub fn of(&self, fid: Fid) -> Option<Fault> {
         self.look(fid, true)
     }
 
-    /// As `of`, where nobody has the file open whom it could be reported to.
+    /// As `of`, for a file that is not open, so that the loss is not marked as reported.
     pub fn peek(&self, fid: Fid) -> Option<Fault> {
         self.look(fid, false)
     }
@@ -106,7 +106,7 @@ impl Losses {
         Some(Fault::new(Code::Io, format!("file {fid} lost acknowledged changes: {why}")))
     }
 
-    /// The last descriptor is closed, or a directory's loss is reported. client-L1: what was not reported stays.
+    /// The last descriptor is closed, or a directory's loss is reported. client-L1: an unreported loss stays.
     pub fn forget(&self, fid: Fid) {
         if !self.any.load(Ordering::Acquire) {
             return;
@@ -129,7 +129,7 @@ impl More {
         fid <= self.last && self.told.get(&fid) != Some(&true)
     }
 
-    /// Who finds no room here, beside as many as are listed, stays suspect: client-L1 goes before client-L2.
+    /// The table is bounded. A file that finds no entry free in it stays suspect: client-L1 goes before client-L2.
     fn note(&mut self, fid: Fid, is_trusted: bool, files_max: usize) {
         if self.told.len() < files_max.saturating_mul(2) || self.told.contains_key(&fid) {
             self.told.insert(fid, is_trusted);
