@@ -1,8 +1,8 @@
-//! Words to targets that hear nothing else from us.
+//! Keep-alive requests to targets.
 //!
-//! The MDT must hear of us to keep our session: a thread of its own speaks to it, so that nothing else can make it late.
-//! OSTs keep sessions for ever; they are spoken to so that a restart is noticed, what it lost sent again, and a loss known
-//! to who closes a file, within seconds also where nobody reads or writes.
+//! The MDT evicts a session that is silent for the session time-out. A thread of its own sends its keep-alive, so that nothing delays it.
+//! OSTs keep sessions for ever. Keep-alives to them notice a restart within seconds, also on an idle mount: then lost requests are
+//! replayed, and close reports a loss.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::session::request::IN_FLIGHT_MAX;
 use crate::upkeep::settle::failing;
 use crate::wait_for_stop;
 
-/// Between two words while the MDT's time-out is not known.
+/// Pause between two keep-alives while the MDT's time-out is not known.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Most between two to the MDT, by whose answers this client hears that another one wants to come in.
+/// Longest pause between two to the MDT, whose answers tell this client that another one wants to attach.
 const MDT_PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// Three times within the session's time-out. A word that is not answered in a third of it is given up for the next one.
+/// Three times within the session's time-out. A keep-alive without an answer in a third of it is abandoned for the next one.
 pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
     every_third(weak, MDT_PAUSE_MAX, |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };

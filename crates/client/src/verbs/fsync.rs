@@ -1,4 +1,4 @@
-//! Fsync, and what close says.
+//! Fsync, and the fault that close reports.
 
 use types::{Fault, Fid};
 
@@ -20,8 +20,8 @@ impl Fs {
 
     /// Returns when the file's bytes, size, times and entry are durable. (`data_only` would allow less; nothing is saved by it.)
     ///
-    /// The mtime of an overwrite is durable with its bytes: objects keep it, and the MDT's flushed `Writing` state makes who
-    /// finds the file after a power loss ask them. So one device flush is enough where neither size nor written bits changed.
+    /// The mtime of an overwrite is durable with its bytes: objects keep it. After a power loss, the MDT's flushed `Writing` state
+    /// makes the next client to look at the file ask them. So one device flush is enough where neither size nor written bits changed.
     pub fn fsync(&self, handle: Handle, _data_only: bool) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let (file, deadline) = (&opened.file, self.deadline());
@@ -33,7 +33,7 @@ impl Fs {
         if section.is_among_others() {
             return self.fsync_for_all(&section);
         }
-        // 1. Bytes: on every object with unflushed ones, whoever wrote them.
+        // 1. Bytes: flush every target with unflushed bytes of this file, from any descriptor.
         let order = file.lock_order(deadline)?;
         let (snapshot, is_untold) = {
             let meta = file.meta.lock();
@@ -51,12 +51,12 @@ impl Fs {
             }
         }
         drop(order);
-        // 3. The MDT's entries that concern it: its making, its inline content, what step 2 told.
+        // 3. The MDT's entries that concern it: its making, its inline content, the settle of step 2.
         let mark = file.meta.lock().mdt_mark;
         if let Some(mark) = mark {
             self.flush_marks(file, &[mark], deadline)?;
         }
-        // What was told of it by name, or before it was opened here, stands under no mark of the file.
+        // Changes by name, or from before it was opened here, are under no mark of the file.
         let mdt = self.mdt(file.fid)?;
         if !mdt.is_all_flushed() {
             mdt.flush(deadline)?;
