@@ -26,7 +26,7 @@ impl Fs {
     ) -> Result<(Attr, Handle), Fault> {
         self.refuse_observer()?;
         let deadline = self.deadline();
-        // 1. Nobody unlinks the name between its making and its standing in the table (client-C4).
+        // 1. client-C4: the name lock keeps an unlink away between the creation and the entry in the file table.
         let name_lock = self.names.lock(parent, name, deadline)?;
         let req = Create {
             exclusive: flags.exclusive,
