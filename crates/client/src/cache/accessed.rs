@@ -1,5 +1,5 @@
-//! Access times, as by `relatime`: who reads notes it here, and the MDT is told of many at once, within a commit interval. One that
-//! is not told in time is lost: an access time is no promise.
+//! Access times, as by `relatime`. A read notes its time here; the settle thread reports many to the MDT at once, within a commit
+//! interval. A time that is not reported then is lost: an access time is no promise.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +16,7 @@ use crate::Fs;
 const NOTED_MAX: usize = 65_536;
 /// Records that one entry of the MDT's log changes: some 300 KiB.
 const TOLD_MAX: usize = 1024;
-/// Longest wait for the MDT in the background, which has more important things to tell.
+/// Longest wait for the MDT in the background; settles are more important.
 const TELL_MAX: Duration = Duration::from_secs(2);
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 

@@ -10,7 +10,7 @@ use wire::session::Claims;
 pub struct Settings {
     /// Every call ends within this time; its error is then `Code::Timeout`.
     pub op_timeout: Duration,
-    /// Time between two rounds of flushing and settling what nobody fsynced.
+    /// Time between two background rounds that flush and settle files without an fsync.
     pub commit_interval: Duration,
     /// Most bytes of acknowledged but unflushed requests kept per target for replay; past it a caller waits for a flush.
     pub retain_bytes_max: usize,
@@ -20,7 +20,7 @@ pub struct Settings {
     pub kernel_remembers: Duration,
     /// A tool that only reads: it takes no session and does not count as a client.
     pub observer: bool,
-    /// Whom the mount acts for.
+    /// The users that the mount acts for.
     pub claims: Claims,
 }
 

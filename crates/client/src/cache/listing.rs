@@ -2,10 +2,10 @@
 //!
 //! A program lists a directory by several requests, from cookie to cookie. A name that another client gives a file meanwhile may lie behind
 //! the place that is reached, and its old name before it: the listing would have neither. So a listing that begins while this client shares
-//! is fetched whole, in one request, and goes on from what was fetched. A lone mount needs none of that: its kernel lets nobody rename in a
-//! directory while a program asks for the next entries.
+//! is fetched whole, in one request, and goes on from what was fetched. A lone mount does not need this: its kernel locks a
+//! directory against renames while a program asks for the next entries.
 //!
-//! client-D1: what is kept is for the thread that began the listing, and for nobody else: its right to read was judged then.
+//! client-D1: a kept listing serves only the thread that began it, because the right to read was judged for that thread.
 //! client-D2: a directory of more names than one answer has goes on from cookie to cookie after these.
 
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub(crate) const ENTRIES_MAX: usize = 4096;
 
 /// Listings that are kept: the MDT ends an answer at 1 MiB of records, so they take 20 MiB at most. The oldest goes first.
 const LISTINGS_MAX: usize = 16;
-/// A listing that nobody has gone on with for so long is given up; a later request goes on from its cookie.
+/// A kept listing that is idle for so long is dropped; a later request continues from its cookie.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// The thread that lists: its number, 0 if that is not known, and its user.
