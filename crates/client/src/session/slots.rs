@@ -1,7 +1,7 @@
 //! Slots of a session at one target: each carries one mutating request at a time, under rising sequences.
 //!
 //! client-C3 here: a slot whose request may or may not have happened is *stuck*: the request stays with it and is sent again, under
-//! the same sequence, before the slot or the target is used for anything newer. So a write that was given up can never
+//! the same sequence, before the slot or the target is used for anything newer. So an abandoned write can never
 //! arrive after a later one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +18,12 @@ pub(crate) struct Sendable {
     pub head: Header,
     pub body: Vec<u8>,
     pub bulk: Vec<u8>,
-    /// The file that suffers if it is lost; 0 = the name space.
+    /// The file that loses data if the request is lost; 0 = the name space.
     pub fid: Fid,
 }
 
 impl Sendable {
-    /// Who suffers if it is lost: a creation is missed by its directory and by who has the new file open.
+    /// The files that lose data if the request is lost. A lost creation concerns its directory and the new file.
     pub fn concerns(&self) -> impl Iterator<Item = Fid> {
         [Some(self.fid), crate::session::request::made_by(self.head.call, &self.body)].into_iter().flatten()
     }
@@ -69,7 +69,7 @@ impl Slots {
         Self::take_free(self, &mut state)
     }
 
-    /// A free slot if there is one now: who holds slots already must not wait for more.
+    /// A free slot if there is one now. A thread that holds slots already must not wait for more (client-C6).
     pub fn try_take(&self) -> Option<Taken<'_>> {
         Self::take_free(self, &mut self.state.lock())
     }
@@ -77,7 +77,10 @@ impl Slots {
     fn take_free<'a>(&'a self, state: &mut State) -> Option<Taken<'a>> {
         let slot = state.free.pop()?;
         let last = &mut state.sequences[slot as usize];
-        *last = next_sequence(*last);
+        let before = *last;
+        *last = next_sequence(before);
+        assert!(comes_after(*last, before), "client-C3: sequences of a slot rise");
+        assert!(*last != 0, "sequence 0 means that a slot was never used");
         Some(Taken { slots: self, slot, sequence: *last, is_stuck: false })
     }
 
@@ -104,16 +107,21 @@ impl Slots {
 
     /// The outcome of the slot's stuck request is known.
     pub fn unstick(&self, slot: u32) {
-        self.stuck_count.fetch_sub(1, Ordering::AcqRel);
+        let before = self.stuck_count.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "client-C3: only a stuck slot is unstuck");
         self.give_back(slot);
     }
 
     fn give_back(&self, slot: u32) {
-        self.state.lock().free.push(slot);
+        assert!(slot < SLOTS, "a slot that is given back is one of the session's");
+        let mut state = self.state.lock();
+        debug_assert!(!state.free.contains(&slot), "client-C3: a slot is given back once");
+        state.free.push(slot);
+        drop(state);
         self.freed.notify_one();
     }
 
-    /// The session has ended: what was stuck in it can never be answered.
+    /// The session was evicted: its stuck requests can never be answered.
     pub fn drop_stuck(&self) -> Vec<Sendable> {
         let stuck = std::mem::take(&mut self.state.lock().stuck);
         stuck.iter().for_each(|s| self.unstick(s.head.slot));
@@ -128,6 +136,8 @@ impl Slots {
 impl Taken<'_> {
     /// The outcome is unknown: the slot stays in use with its request.
     pub fn stick(mut self, request: Sendable) {
+        assert_eq!(request.head.slot, self.slot, "client-C3: a stuck request keeps its slot");
+        assert_eq!(request.head.sequence, self.sequence, "client-C3: a stuck request keeps its sequence");
         self.is_stuck = true;
         self.slots.stuck_count.fetch_add(1, Ordering::AcqRel);
         self.slots.put_stuck_back(request);
