@@ -58,6 +58,8 @@ impl Link {
             }
             pending.push(made);
         }
+        assert!(!pending.is_empty(), "a batch takes at least one request, so that the caller makes progress");
+        assert!(pending.len() <= count_max, "a batch leaves slots to other threads");
         if pending.len() > 1 {
             Pending::send_together(&mut pending, deadline);
         }

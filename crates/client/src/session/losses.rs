@@ -1,4 +1,4 @@
-//! The files that lost acknowledged bytes: written by the sessions when a replay fails, read by fsync and close.
+//! The files that lost acknowledged bytes. Sessions add them when a replay fails; fsync and close read them.
 //!
 //! client-L1: a loss is kept until it was reported and then the file's last descriptor was closed (a directory's: until reported). The loss
 //!     of a file that is not open is kept for its next open.

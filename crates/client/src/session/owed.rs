@@ -59,6 +59,7 @@ impl Owed {
 
     pub fn take_lost(&mut self, carried_out: &[u32]) -> Vec<Kept<Sendable>> {
         let lost = self.kept.take_lost(carried_out);
+        debug_assert!(lost.is_sorted_by_key(|kept| kept.seq), "plan-P1: replays go in acknowledged order");
         for kept in &lost {
             self.fids.remove(&kept.seq);
         }

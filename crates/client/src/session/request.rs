@@ -118,6 +118,7 @@ impl Sent for RemoveDir {
 
 /// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
 fn want(body: &mut [u8], fid: Fid) {
+    assert!(body.len() >= 8, "the body of a creation ends with the wanted fid");
     let at = body.len() - 8;
     body[at..].copy_from_slice(&fid.0.to_le_bytes());
 }
@@ -243,6 +244,11 @@ impl<'a, R: Sent> Pending<'a, R> {
                 slot => slot,
             },
         };
+        assert_eq!(
+            slot.is_some(),
+            R::MUTATES,
+            "client-C3: exactly the requests that change something hold a slot"
+        );
         let (number, sequence) = slot.as_ref().map_or((0, 0), |s| (s.slot, s.sequence));
         let head = Header { call: R::CALL, slot: number, sequence, ..link.header() };
         let call = Call { head, body: req.to_bytes(), bulk, into, deadline };

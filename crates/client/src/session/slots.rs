@@ -76,7 +76,10 @@ impl Slots {
     fn take_free<'a>(&'a self, state: &mut State) -> Option<Taken<'a>> {
         let slot = state.free.pop()?;
         let last = &mut state.sequences[slot as usize];
-        *last = next_sequence(*last);
+        let before = *last;
+        *last = next_sequence(before);
+        assert!(comes_after(*last, before), "client-C3: sequences of a slot rise");
+        assert!(*last != 0, "sequence 0 means that a slot was never used");
         Some(Taken { slots: self, slot, sequence: *last, is_stuck: false })
     }
 
@@ -109,7 +112,11 @@ impl Slots {
     }
 
     fn give_back(&self, slot: u32) {
-        self.state.lock().free.push(slot);
+        assert!(slot < SLOTS, "a slot that is given back is one of the session's");
+        let mut state = self.state.lock();
+        debug_assert!(!state.free.contains(&slot), "client-C3: a slot is given back once");
+        state.free.push(slot);
+        drop(state);
         self.freed.notify_one();
     }
 
@@ -128,6 +135,8 @@ impl Slots {
 impl Taken<'_> {
     /// The outcome is unknown, so the slot stays in use with its request.
     pub fn stick(mut self, request: Sendable) {
+        assert_eq!(request.head.slot, self.slot, "client-C3: a stuck request keeps its slot");
+        assert_eq!(request.head.sequence, self.sequence, "client-C3: a stuck request keeps its sequence");
         self.is_stuck = true;
         self.slots.stuck_count.fetch_add(1, Ordering::AcqRel);
         self.slots.put_stuck_back(request);

@@ -124,6 +124,7 @@ impl Fs {
                 answers.push(answer.and_then(|a| a.map_or_else(|| link.ask(fid, req, deadline), Ok)));
             }
         }
+        assert_eq!(answers.len(), asked.len(), "each request has one outcome");
         answers
     }
 

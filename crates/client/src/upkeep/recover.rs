@@ -1,7 +1,8 @@
-//! A file that a dead session left in the middle of writing or shrinking: whoever finds it finishes it.
+//! Recovery of a file that a dead session left in the middle of writing or shrinking. The first client to open it or to ask for its
+//! attributes recovers it.
 //!
-//! The objects are asked (which fences the dead session, by the new capability's lease version), flushed, and the MDT is
-//! told what they prove.
+//! The client glimpses the objects, flushes them, and reports to the MDT the size that they prove. The glimpse carries a capability
+//! with a new lease version, which fences the dead session.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use crate::session::asks::Asks;
 use crate::session::sharing::To;
 
 impl Fs {
-    /// Recovers a file that the MDT holds as unsettled and that is not open here. Past the deadline nobody is asked.
+    /// Recovers a file that the MDT holds as unsettled and that is not open here. Past the deadline no request is sent.
     pub(crate) fn recover(&self, fid: Fid, deadline: Instant) -> Result<Attr, Fault> {
         if Instant::now() >= deadline {
             return Err(Fault::new(Code::Timeout, format!("file {fid}: no time is left to ask its objects")));
@@ -31,7 +32,7 @@ impl Fs {
         attr
     }
 
-    /// Among others, who enters a section finishes what was left over.
+    /// While other clients share the file system, `Fs::section` itself recovers a file that needs it.
     fn recover_in_turn(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         let section = self.section(file, To::Change, deadline)?;
         match section.attr {
@@ -44,7 +45,7 @@ impl Fs {
         let _order = file.lock_order(deadline)?;
         let was_loaded = file.share_body(deadline)?.is_loaded;
         if was_loaded {
-            // Somebody opened it while we waited, and has recovered it.
+            // Another call opened the file meanwhile, and has recovered it.
             let answer = self.ask_open(file, true, Asks::Again, deadline)?;
             let attr = answer.reply.inode.attr;
             self.take_open(file, answer.reply, answer.mark, deadline)?;
@@ -53,7 +54,7 @@ impl Fs {
         self.recover_open(file, deadline)
     }
 
-    /// Recovers a pinned file. `order` is held.
+    /// Recovers a pinned file. The caller holds `order`.
     pub(crate) fn recover_open(&self, file: &Arc<File>, deadline: Instant) -> Result<Attr, Fault> {
         // 1. A capability with a new lease version; layout and state as they are.
         let answer = self.ask_open(file, true, Asks::Again, deadline)?;
@@ -61,13 +62,13 @@ impl Fs {
         self.take_open(file, answer.reply, answer.mark, deadline)?;
         let mut body = file.own_body(deadline)?;
         let (Some(layout), Some(cap)) = (&mut body.layout, cap) else {
-            // Inline: the MDT knows it all.
+            // The file is inline, so its content and size are in the MDT's record.
             body.is_loaded = true;
             return Ok(inode.attr);
         };
         tracing::info!("file {} was left {:?}; asking its objects", file.fid, inode.state);
 
-        // 2. What do the objects prove? A shrink is finished first.
+        // 2. Ask the objects for their lengths; finish a shrink first.
         let objects = || layout.objects(file.fid).map(|(object, mirror, _)| (object, mirror));
         let mut stats = self.glimpse(&cap, objects(), deadline)?;
         if let FileState::Truncating { size, .. } = inode.state {
@@ -76,7 +77,7 @@ impl Fs {
         }
         let proven = proven(layout, &stats);
 
-        // 3. plan-O3: durable before it is told.
+        // 3. plan-O3: flush before the report.
         let mut links = Vec::new();
         for (object, mirror, _) in layout.objects(file.fid) {
             if stats.iter().any(|s| s.object == object && s.exists) {
@@ -88,7 +89,7 @@ impl Fs {
         }
         self.flush_links(links, deadline)?;
 
-        // 4. The MDT is told.
+        // 4. Report to the MDT.
         let size = match inode.state {
             FileState::Truncating { size, .. } => size,
             _ => inode.attr.size.max(proven.size),

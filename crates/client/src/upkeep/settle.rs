@@ -203,6 +203,7 @@ impl Fs {
                 None => Ok(()),
             }));
         }
+        assert_eq!(told.len(), some.len(), "each file has one outcome");
         drop(held);
         let rest = some.iter().zip(told).map(|((file, snapshot), told)| match told {
             Some(told) => told,

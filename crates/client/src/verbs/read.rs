@@ -149,7 +149,9 @@ impl Fs {
             into.clear();
             let reply = link.exchange(file.fid, &req, &[], into, deadline)?.reply;
             if self.accept(&req.cap, piece, &reply, into, deadline)? {
+                assert!(into.len() <= piece.len, "an accepted answer is no longer than the piece");
                 into.extend_zero(piece.len - into.len());
+                assert_eq!(into.len(), piece.len, "a piece is read whole");
                 return Ok(());
             }
         }
@@ -209,7 +211,9 @@ impl Fs {
             let mut bufs: Vec<Buf> = window.iter().map(|_| self.take_buf()).collect();
             let outcome = self.read_window(file, cap, window, &mut bufs, deadline);
             for (piece, buf) in window.iter().zip(bufs) {
+                assert!(piece.file_offset >= offset, "pieces begin within the range that is read");
                 let at = (piece.file_offset - offset) as usize;
+                assert!(at + piece.len <= len, "pieces end within the range that is read");
                 let to = &mut into[at..at + piece.len];
                 if outcome.is_ok() {
                     to[..buf.len()].copy_from_slice(&buf);

@@ -1,7 +1,7 @@
 //! Readdir: entries in cookie order, `.` and `..` in front.
 //!
-//! A listing promises names. Attributes come with them as far as they are at hand: who needs those of one file asks for that
-//! file, waits for its servers, and gets their error.
+//! A listing promises names. Attributes come with them as far as they are at hand. A caller that needs those of one file asks
+//! for that file, waits for its servers, and gets their error.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ impl Fs {
         self.readdir_as(dir, cookie, max, plus, &Cred::root())
     }
 
-    /// As `readdir`, for whom `cred` says.
+    /// As `readdir`, on behalf of `cred`.
     pub fn readdir_as(
         &self,
         dir: Fid,

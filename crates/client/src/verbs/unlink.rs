@@ -1,6 +1,6 @@
 //! Unlink and rmdir: names go, and inodes with them unless this client has them open, or calls may be on their way to them.
 //!
-//! The MDT does not know who has a file open; the client says so (`held`). The name lock keeps the answer true until the
+//! The MDT does not know whether a file is open; the client reports it (`held`). The name lock keeps the answer true until the
 //! MDT has acted. What a rename replaces is held in any case, and other removals while path walks meet them; see `removed`.
 
 use std::time::Instant;
@@ -80,7 +80,7 @@ impl Fs {
         }
         self.id.gone.add(fid, None);
         if let Some(file) = self.files.get(fid) {
-            // Closed, and now gone: what was still to be told of it is told to nobody.
+            // The file is closed and removed: its pending settle is dropped.
             file.meta.lock().is_gone = true;
         }
     }
