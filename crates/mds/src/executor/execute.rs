@@ -1,16 +1,23 @@
-//! The executor: mutating requests from the door to the log and back.
+//! The executor turns mutating requests into log entries. One thread at a time, the leader, runs it (`role.rs`).
+//!
+//! The leader takes its own request and the jobs that other threads queued, up to `OPS_MAX`, as one batch. A `Draft` collects the batch.
 //!
 //! ```text
-//!   1 slot: was it done already?   2 ids: enough reserved?    3 rule over snapshot + batch + its own changes
-//!   4 room: may the table grow?    5 one log entry            6 apply, publish, note the slots, tell
+//! for each request   1  slot   `admit`: was it carried out already? Then the slot has its reply
+//! (`step`)           2  ids    `admit`: are enough ids reserved?
+//!                    3  rule   `run`: the rule of `meta`, over snapshot + draft + its own changes
+//!                    4  space  may the table and the entry grow? The request then joins the draft
+//! once per batch     5  log    `commit`: append one log entry
+//! (`commit`)         6  apply  `commit`: update slots and counts, publish the new state. Then `batch` reports the outcomes
 //! ```
-//! Who has the role (`role.rs`) does steps 1 to 4 for one request after the other, and 5 and 6 for all of them at once.
 //!
-//! mds-E1: nothing of a batch is seen or told before its entry is in the log, not even a refusal: it may rest on what another made.
-//! mds-E2: all of a batch or none.  mds-E3: the order of the rules is the order of the seqs.  mds-E4: what is refused, or must wait, leaves nothing
-//! in the batch.  mds-E5: nobody waits for a medium or another server while he has the role. What must wait (a checkpoint because the
-//! log is full, a reservation of ids, records that are not in memory) is waited for by the request's own thread, and the request
-//! starts over.
+//! mds-E1: no outcome of a batch is visible or reported before its entry is in the log. This includes refusals, which may rest on
+//!     another member's change.
+//! mds-E2: the log has all of a batch or none of it.
+//! mds-E3: the order of the rules is the order of the seqs.
+//! mds-E4: a request that is refused, or must wait, leaves nothing in the batch.
+//! mds-E5: the leader never waits for a medium or another server. A request may lack log space, reserved ids or records in memory. It then
+//!     leaves the batch, its own thread provides them (`until_done`), and the request starts over.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -39,16 +46,16 @@ use crate::records::record::{self, Member, Origin};
 use crate::reply::Done;
 use crate::sessions::shared::Doom;
 
-/// What only the holder of the writer's role touches.
+/// The state that only the leader touches.
 pub struct Seat {
     pub slots: Slots,
-    /// Of directories: what their records do not say yet.
+    /// Changes of directories' counts that are not in their records yet.
     pub counts: Pending,
     pub ids: Ids,
     pub changelog: Changelog,
-    /// The volume is closed or closing: nothing may be appended any more.
+    /// The volume is closed or closing, so nothing may be appended.
     pub closed: bool,
-    /// Of the last entry, for its memory.
+    /// The last entry's bytes; kept so that the next entry reuses their memory.
     pub payload: Vec<u8>,
 }
 
@@ -65,7 +72,7 @@ pub struct Ask<'a> {
     pub judged: Option<&'a Judged>,
 }
 
-/// The same for another thread.
+/// A mutating request in a job: a copy, because another thread may run it.
 pub struct OwnAsk {
     pub head: Header,
     pub body: Vec<u8>,
@@ -73,36 +80,36 @@ pub struct OwnAsk {
     pub judged: Option<Judged>,
 }
 
-/// What its own thread has to know of it besides.
+/// The outcome of a request, and what its own thread must do before it answers.
 #[derive(Debug)]
 pub struct Carried {
     pub done: Done,
-    /// mds-M7: the client changes objects on the strength of the reply, and what that rests on may not be flushed.
+    /// mds-M7: flush before the reply leaves. The reply lets the client change objects, and its entry may be unflushed.
     pub must_flush: bool,
 }
 
-/// How often a request starts over because the log was full or ids were short before its client is asked to try again. Each
-/// time something was done about it; more than two would mean that others take the room at once.
+/// Attempts of a request that found the log full or too few ids, before its client is asked to try again. A checkpoint or a
+/// reservation precedes each further attempt; more than two mean that other requests use it up at once.
 const ATTEMPTS_MAX: u32 = 8;
-/// Operations of an entry, and batches that one does for others before he hands the role on.
+/// Operations of one entry; batches that a leader runs for other threads before it hands over leadership.
 const OPS_MAX: usize = 64;
 const ROUNDS_MAX: usize = 8;
-/// Records that the rules of a batch have looked at, after which it takes no more operations: some 7 ms, and 64 operations of 256 each. A
-/// rename looks at every directory above its new place.
+/// Records that the rules of a batch may look at before the batch takes no more operations: some 7 ms, or 64 operations of 256 each.
+/// A rename looks at every directory above its new place.
 pub const LOOKS_MAX: u64 = 16_384;
-/// A record that is this long takes no more operations: it is written in well below a millisecond.
+/// Longest entry that still takes another operation. It is written in well below a millisecond.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Why a request must start over, or not be made.
+/// Why a request is refused or must start over.
 #[derive(Clone, Debug)]
 pub enum Stop {
     Refused(Fault),
-    /// Bytes that the log held then.
+    /// `used`: bytes in the log at that moment.
     LogFull {
         used: u64,
     },
     NoIds,
-    /// A record that the rule asked for is not in memory.
+    /// The rule asked for a record that is not in memory.
     Absent(Absent),
 }
 
@@ -113,7 +120,7 @@ impl From<Fault> for Stop {
 }
 
 impl Stop {
-    /// What is told where nothing is done about it.
+    /// The fault for a client, where the server does not remove the cause itself.
     pub fn fault(self) -> Fault {
         match self {
             Stop::Refused(fault) => fault,
@@ -133,25 +140,25 @@ impl From<Trouble> for Stop {
     }
 }
 
-/// How far a request got before its batch is written.
+/// The state of a request before its batch is in the log.
 enum Reached {
-    /// It joined the batch, at this place.
+    /// It is a member of the batch, at this place.
     Member { place: usize, reply: Arc<[u8]>, must_flush: bool },
-    /// What it found rests on what the batch changes, if that changes anything.
+    /// It changed nothing, but its outcome may rest on changes of the batch: it counts only if the entry is written.
     Found(Result<Carried, Stop>),
-    /// Whatever becomes of the batch.
+    /// Its outcome does not depend on the batch.
     Known(Result<Carried, Stop>),
-    /// It must wait for the next batch: another of its slot is in this one.
+    /// It waits for the next batch, because this one has a request of the same slot.
     SlotTaken,
-    /// And so must all behind it: there is no room for more.
+    /// It and all behind it wait for the next batch, because this one is full.
     Full,
 }
 
-/// A rule with all but its transaction filled in. It may run more than once, over transactions that came to nothing.
+/// A rule that lacks only its transaction. It may run several times; only the last transaction counts.
 pub type Rule<'r> = &'r mut dyn FnMut(&mut Overlay<'_>) -> Result<Vec<u8>, Fault>;
 
 impl Core {
-    /// Carries out a request as part of one log entry, or answers from its slot if that was done before.
+    /// Carries out a request as part of one log entry. A request that was carried out before gets the reply in its slot.
     pub fn carry_out(&self, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Fault> {
         self.until_done(&mut || match self.role.enter(ask.head.session, || ask.to_own()) {
             Turn::Done(outcome) => outcome,
@@ -159,7 +166,7 @@ impl Core {
         })
     }
 
-    /// As `carry_out`, of several that came at once. They stand in line as their session's, so that they share an entry.
+    /// As `carry_out`, for several requests of one session that came at once. They are queued together, so that they share an entry.
     pub fn carry_out_all(
         &self,
         session: SessionId,
@@ -170,7 +177,7 @@ impl Core {
         if let Some(mut held) = held {
             self.do_for_others(&mut held, joined);
         }
-        // In the order of the line: who is given the role waits for no job that is behind in it.
+        // In queue order, so that a job which becomes the leader never waits for a job behind it.
         let outcomes: Vec<_> = jobs
             .iter()
             .map(|job| match self.role.await_turn(job) {
@@ -180,7 +187,7 @@ impl Core {
             .collect();
         drop(self.fold_counts());
         self.make_room_for_changes();
-        // Who must start over goes on alone.
+        // A request that must start over goes on alone.
         let end = |(job, outcome): (&Arc<Job>, _)| match outcome {
             Ok(carried) => Ok(carried),
             Err(Stop::Refused(fault)) => Err(fault),
@@ -191,11 +198,11 @@ impl Core {
         jobs.iter().zip(outcomes).map(end).collect()
     }
 
-    /// Carries out an internal change as an entry of its own. It has no slot.
+    /// Carries out an internal change, which has no slot, as an entry of its own.
     /// `lease_high` is set whenever the rule draws a lease number.
     pub fn transact(&self, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Done, Fault> {
         self.until_done(&mut || {
-            // Freed after the role was given on: by then it is the last to hold the state that this change replaces.
+            // Declared before `seat`, so dropped after it: freeing the replaced state does not hold up the next leader.
             let snap;
             let mut seat = self.role.hold();
             seat.check_ready()?;
@@ -212,12 +219,12 @@ impl Core {
         })
     }
 
-    /// Does `attempt`, and what stopped it, until it is done or refused.
+    /// Repeats `attempt` until it is done or refused. Between attempts it checkpoints a full log or reserves ids.
     pub fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
         for _ in 0..ATTEMPTS_MAX {
             match self.until_here(attempt)? {
                 Ok(done) => {
-                    // It is done, whatever becomes of this.
+                    // The request is done, even if these fail.
                     drop(self.fold_counts());
                     self.make_room_for_changes();
                     return Ok(done);
@@ -230,7 +237,7 @@ impl Core {
         Err(Fault::new(Code::NotReady, "the MDT's log fills faster than it can be checkpointed; try again"))
     }
 
-    /// Does `attempt` until all that it needs is in memory. That is no attempt that failed, and has a bound of its own.
+    /// Repeats `attempt` until all records that it needs are in memory. These repeats have a bound of their own (`until_loaded`).
     pub fn until_here<T>(
         &self,
         attempt: &mut dyn FnMut() -> Result<T, Stop>,
@@ -241,16 +248,16 @@ impl Core {
         })
     }
 
-    /// One's own request, and with it and after it those of others who wait.
+    /// As the leader: runs its own request and queued jobs as one batch, then further batches of queued jobs.
     fn lead(&self, mut held: Held<'_>, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Stop> {
         let jobs = held.take(OPS_MAX - 1);
         let own = self.batch(&mut held, Some(ask), jobs, joined);
         self.do_for_others(&mut held, joined);
         drop(held);
-        own.expect("who leads with a request has an outcome")
+        own.expect("a batch with an own request returns its outcome")
     }
 
-    /// What stands in line, for some rounds.
+    /// Runs queued jobs, `ROUNDS_MAX` batches at most.
     fn do_for_others(&self, held: &mut Held<'_>, joined: &Joined) {
         for _ in 0..ROUNDS_MAX {
             let jobs = held.take(OPS_MAX);
@@ -261,7 +268,7 @@ impl Core {
         }
     }
 
-    /// Runs requests, writes what they change as one entry, and tells those of `jobs`; the outcome of `own`.
+    /// Runs one batch: writes all its changes as one entry and reports the outcomes of `jobs`. Returns the outcome of `own`.
     fn batch(
         &self,
         held: &mut Held<'_>,
@@ -271,14 +278,14 @@ impl Core {
     ) -> Option<Result<Carried, Stop>> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
-        // meta-H2: held until the entry is applied, or given up.
+        // meta-H2: pending-unlink marks stay until the entry is applied or abandoned.
         let doom = Doom::new(&self.sharers);
         let around = (joined, &doom);
         // 1. The rules, one after the other.
         let own = own.map(|ask| self.step(held, &mut draft, ask, around));
         let mut reached = Vec::with_capacity(jobs.len());
         let (mut back, mut is_full): (Vec<Arc<Job>>, _) = (Vec::new(), false);
-        // Who is put back keeps his session's later ones behind him, and nobody else's.
+        // A job that is put back also puts back the later jobs of its session, to keep their order, and of no other session.
         jobs.retain(|job| {
             if !is_full && !back.iter().any(|b| b.session() == job.session()) {
                 match self.step(held, &mut draft, job.ask.as_ask(), around) {
@@ -296,7 +303,7 @@ impl Core {
         held.put_back(back);
         // 2. The entry.
         let written = self.commit(held, draft);
-        // 3. mds-E1: what is known now.
+        // 3. The outcomes (mds-E1).
         let outcome = |step| match (step, &written) {
             (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
             (Reached::Member { place, reply, must_flush }, Ok(first)) => {
@@ -305,7 +312,7 @@ impl Core {
             }
             (_, Err(stop)) => Err(stop.clone()),
             (Reached::SlotTaken | Reached::Full, Ok(_)) => {
-                unreachable!("the first of a batch has room, and others were put back")
+                unreachable!("the first request of a batch always fits, and later ones were put back")
             }
         };
         let own = own.map(outcome);
@@ -315,7 +322,7 @@ impl Core {
         own
     }
 
-    /// Steps 1 to 4 for one request.
+    /// Steps 1 to 4 for one request. `seat` and `draft` change only if it becomes a member.
     fn step(
         &self,
         seat: &mut Seat,
@@ -324,13 +331,13 @@ impl Core {
         (joined, doom): (&Joined, &Doom<'_>),
     ) -> Reached {
         let Header { call, session, slot, sequence, .. } = *ask.head;
-        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
+        // Sequence 0: the request is idempotent by the client's word, and uses no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         match self.admit(seat, draft, ask.head, origin.as_ref()) {
             Ok(None) if self.was_given_up(ask.head) => return Reached::Known(Err(refuse_late().into())),
             Ok(None) => {}
             Ok(Some(reached)) => {
-                // meta-H2: who hears of its open only now, for the MDT that made it has restarted since, has the file open no less.
+                // meta-H2: a repeated open whose reply was lost in a restart still has the file open, so it is noted again.
                 if let Reached::Known(Ok(Carried { done, .. })) = &reached
                     && !done.reply.is_empty()
                 {
@@ -343,13 +350,13 @@ impl Core {
         if let Err(fault) = self.check_opens(ask) {
             return Reached::Known(Err(fault.into()));
         }
-        // A refusal that took long counts, too. The first of a batch has looked at nothing.
+        // Refused requests count too. The first request of a batch always passes, since nothing was looked at before it.
         if draft.looks.get() >= LOOKS_MAX {
             return Reached::Full;
         }
         let (lease_high, puts_inode) = (Cell::new(0), Cell::new(false));
         let space = self.room.space(draft.table_bytes());
-        // What the batch replaces is not taken off before it is applied: a refusal must not rest on that.
+        // Space that the batch replaces counts as used until it is applied. So retry as the first of a batch before refusing.
         if space.is_full && !draft.members.is_empty() {
             return Reached::Full;
         }
@@ -366,8 +373,8 @@ impl Core {
         let lets_change = lets_objects_change(call, &reply);
         if changes.is_empty() {
             self.note_open(ask, &reply);
-            // Nothing to keep and nothing to repeat: judged again, it gives the same answer. mds-M7: what it rests on may be another's
-            // entry, of this batch or of one before.
+            // No entry: a repeat of the request gets the same answer. mds-M7: the reply may rest on an unflushed change of another
+            // request, in this batch or an earlier one.
             let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
             return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, must_flush }));
         }
@@ -376,7 +383,7 @@ impl Core {
             Err(stop) => return Reached::Found(Err(stop)),
             Ok(()) => {}
         }
-        // After the check: room for these is made otherwise (mds-C4), and none of it at the cost of what deletes.
+        // Added after the space check: the changelog has its own bound (mds-C4), and must not cause a refusal of deletions.
         let mut noted = draft.noted;
         if !notes.is_empty() {
             changes.extend(seat.changelog.records(&mut noted, self.clock.wall(), session, notes));
@@ -384,15 +391,15 @@ impl Core {
         if !draft.has_room(&reply, &changes, self.entry_bytes_max()) {
             return Reached::Full;
         }
-        // mds-E5. Here, and not of all together: who misses something starts over by himself.
+        // mds-E5. Checked per request, so that a request which lacks records starts over alone.
         if let Err(what) = self.kv.admits(changes.keys()) {
             return Reached::Known(Err(Stop::Absent(what)));
         }
         draft.noted = noted;
         self.note_open(ask, &reply);
-        // What a growth that found no room leaves is no news: who tries again and again would hurry the purge by that alone.
+        // `Grow` is left out: a client that retries on a full OST would otherwise hurry the purge with each retry.
         draft.died += if call == Grow::CALL { 0 } else { self.died_of(&changes) };
-        // A file that is opened once more may be as it was but for a time.
+        // A second open may change only a time of the file; that begins no change of objects.
         let begins_change = lets_change && (puts_inode.get() || matches!(call, Truncate::CALL | Grow::CALL));
         draft.lets_change |= begins_change;
         let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
@@ -400,12 +407,12 @@ impl Core {
         Reached::Member { place, reply, must_flush }
     }
 
-    /// mds-M7: an entry that let a client change objects may not be flushed yet.
+    /// mds-M7: is there an unflushed entry that let a client change objects?
     fn is_change_unflushed(&self) -> bool {
         self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
 
-    /// Steps 1 and 2; `None`: it is new.
+    /// Steps 1 and 2. `None`: the request is new and may run.
     fn admit(
         &self,
         seat: &Seat,
@@ -415,7 +422,7 @@ impl Core {
     ) -> Result<Option<Reached>, Stop> {
         if let Some(origin) = origin {
             seat.check_open()?;
-            // mds-I2 of `Draft`.
+            // mds-I2 (`Draft`).
             if draft.has_slot_of(origin) {
                 return Ok(Some(Reached::SlotTaken));
             }
@@ -424,7 +431,7 @@ impl Core {
                 Verdict::Repeat(Last { reply, seq, .. }) => (reply, seq),
                 Verdict::Old(seq) => (Arc::from([]), seq),
             };
-            // It runs no rule, and the first may not have come to its flush.
+            // A repeat runs no rule, and the first request may not have flushed yet.
             let must_flush = lets_objects_change(head.call, &reply);
             let carried = Carried { done: Done { reply, seq }, must_flush };
             return Ok(Some(Reached::Known(Ok(carried))));
@@ -433,7 +440,7 @@ impl Core {
         seat.check_ready().map(|()| None)
     }
 
-    /// Steps 5 and 6: appends one entry and applies it, if anything changed. The seq of its first operation.
+    /// Steps 5 and 6: appends one entry and applies it, if anything changed. Returns the seq of its first operation, or 0.
     pub fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
         let Draft { members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
@@ -441,8 +448,8 @@ impl Core {
         }
         let mut changes = to_batch(changes);
         let learned = self.learn_counts(&seat.counts, &mut changes)?;
-        // mds-E5: nothing that it changes is missing once it is in the log. Of members that was asked in their steps, and of what goes with
-        // them it was just read. Nobody takes it away before: that is done with the role too, and who moves changes keeps it (mds-M4 of `kv`).
+        // mds-E5: every record that an entry changes must be in memory before it is logged. `step` checked this for members, and
+        // `learn_counts` has just read the others. Eviction needs the leader too, and the mover keeps such records (kv-M4).
         if members.is_empty() {
             self.kv.admits(changes.keys()).map_err(Stop::Absent)?;
         }
@@ -459,7 +466,7 @@ impl Core {
         seat.counts.add(learned);
         let last = Seq(first.0 + u64::from(ops) - 1);
         if lets_change {
-            // Before anybody sees the change.
+            // Before the change becomes visible.
             self.change_let_by.store(last.0, Ordering::Relaxed);
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
@@ -484,7 +491,7 @@ impl Core {
         changes.iter().filter(|(key, value)| value.is_some() && self.rules.is_dead(key)).count()
     }
 
-    /// A small volume's log must have room for more than one.
+    /// A small volume's log must have room for several entries.
     fn entry_bytes_max(&self) -> usize {
         ENTRY_BYTES_MAX.min(self.volume.payload_bytes_max() / 4)
     }
@@ -527,7 +534,7 @@ impl Core {
         self.volume.flush().map_err(|e| self.volume_fault(e))
     }
 
-    /// The fault for a volume that did not do what it was asked. It has mostly failed for good: people must hear of it.
+    /// The fault for a failed request to the volume. The volume has mostly failed for good, so this also logs an error.
     pub fn volume_fault(&self, e: VolumeError) -> Fault {
         let label = self.volume.label();
         let fault = Fault::from(e);
@@ -535,7 +542,7 @@ impl Core {
         Fault::new(fault.code, format!("MDT {} of {}: {}", label.index, label.fs_name, fault.detail))
     }
 
-    /// Ends the serving; who has the writer's role is waited for. A clean close leaves a checkpoint that holds everything, and the clean mark.
+    /// Ends serving, after the present leader. A clean close leaves a checkpoint of everything, and the clean mark.
     pub fn close(&self, clean: bool) -> Result<(), Fault> {
         let was_closed = std::mem::replace(&mut self.role.hold().closed, true);
         self.stopping.store(true, Ordering::Release);
@@ -547,7 +554,7 @@ impl Core {
     }
 }
 
-/// What a rule came to: the reply, the changes on top of the draft's, and what was noted of them.
+/// The outcome of a rule: its reply, its changes on top of the draft's, and its notes for the changelog.
 struct Ran {
     reply: Vec<u8>,
     changes: Layer,
@@ -561,7 +568,7 @@ fn run(draft: &Draft<'_>, seat: &mut Seat, lease_high: &Cell<u32>, rule: Rule<'_
     let reply = rule(&mut txn);
     let notes = txn.take_notes();
     draft.looks.set(draft.looks.get() + txn.looks());
-    // mds-V1: trouble first. What a rule refused because of a record that was not there is not refused.
+    // mds-V1: trouble comes before the rule's result, because a rule may have refused only for lack of a record.
     let changes = txn.finish()?;
     Ok(Ran { reply: reply?, changes, notes })
 }
