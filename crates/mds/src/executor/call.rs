@@ -21,8 +21,8 @@ use crate::records::overlay::Overlay;
 use crate::reply::parse;
 use crate::sessions::shared::{Doom, Others};
 
-/// How long a capability opens objects. Nothing renews one before leases exist, and a job may hold a file open for weeks; what
-/// a client loses meanwhile (truncate, eviction) is fenced by the lease version, not by this.
+/// Validity of a capability. Nothing renews one before leases exist, and a job may hold a file open for weeks. Truncation and
+/// eviction are fenced by the lease version, not by this.
 const CAPABILITY_SEC: u64 = 90 * 24 * 3600;
 
 /// A request and its surroundings.
@@ -36,7 +36,7 @@ pub struct Around<'a> {
 }
 
 impl Core {
-    /// What the rules are told of the request and its surroundings.
+    /// Runs `run` with the context that rules get.
     pub fn with_ctx<T>(
         &self,
         Around { head, joined, judged, space, doom }: Around<'_>,
@@ -49,7 +49,7 @@ impl Core {
             let expiry_sec = self.clock.wall().sec.max(0) as u64 + CAPABILITY_SEC;
             object::cap::make(&joined.secret, fid, generation, rights, lease, head.session, expiry_sec)
         };
-        // meta-J2: anything else that it may open says so by itself.
+        // meta-J2: is this capability one of this session's own?
         let is_ours = |cap: &Capability| {
             let now_sec = self.clock.wall().sec.max(0) as u64;
             cap.session == head.session && object::cap::check_right(&joined.secret, cap, 0, now_sec).is_ok()
@@ -66,12 +66,12 @@ impl Core {
             epoch,
             make_cap: &make_cap,
             sharing: Some(&Others { core: self, session: head.session, lease_high, doom }),
-            // What was acknowledged had room when it was made.
+            // A replayed request was acknowledged before, when there was space for it.
             space: if replay { Space::AMPLE } else { space },
         })
     }
 
-    /// The rule of a request, by who has the role.
+    /// Runs the rule of a request; the leader calls it.
     pub fn mutate(
         &self,
         Ask { head, body, bulk, judged }: Ask<'_>,
@@ -89,13 +89,13 @@ impl Core {
         })
     }
 
-    /// mds-X8. A file that has no name any more is let go whenever that is heard: it is nobody's else.
+    /// mds-X8: is this a replay of an abandoned request? `Release` is none: no other session can have a file without a name.
     pub fn was_given_up(&self, head: &Header) -> bool {
         let is_replay = head.flags & Flags::REPLAY != 0;
         is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
     }
 
-    /// Before the rule runs, so that a refusal leaves no trace: the session may have what it opens open.
+    /// Checks the bound on a session's open files. It comes before the rule, so that a refusal leaves no trace.
     pub fn check_opens(&self, Ask { head, body, .. }: Ask<'_>) -> Result<(), Fault> {
         let opens =
             matches!(head.call, Open::CALL | Enter::CALL | Tmpfile::CALL | CreateWith::CALL | Create::CALL);
@@ -113,7 +113,7 @@ impl Core {
         self.sharers.check_open(head.session, fid)
     }
 
-    /// By who has the role, so that no unlink comes between an open and its note.
+    /// Notes an open. The leader calls it, so that no unlink comes between an open and its note.
     pub fn note_open(&self, Ask { head, body, .. }: Ask<'_>, reply: &[u8]) {
         if head.flags & Flags::REPLAY != 0 || !self.sharers.is_sharing() {
             return;
@@ -121,7 +121,7 @@ impl Core {
         let open = match head.call {
             Open::CALL => Open::from_bytes(body).ok().map(|r| (r.fid, r.write)),
             Enter::CALL => Enter::from_bytes(body).ok().map(|r| (r.fid, r.write)),
-            // It has no name: who is given one, and loses it, is open here.
+            // Such a file has no name yet. It may get one and lose it while it is open here.
             Tmpfile::CALL | CreateWith::CALL => {
                 OpenReply::from_bytes(reply).ok().map(|r| (r.inode.attr.fid, true))
             }
@@ -143,8 +143,7 @@ pub fn refuse_late() -> Fault {
     Fault::new(Code::Stale, "a request that was given up, and others may have changed the same since")
 }
 
-/// A replay may ask for the fids that it was given before, and for no others: one that is still to be given out would be given
-/// twice (mds-O5).
+/// A replay may use only fids that were given out before. Any other would be given out twice (mds-O5).
 fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     let fid_of = |key: &Key| match key.as_bytes() {
         [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
@@ -159,8 +158,8 @@ fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     }
 }
 
-/// mds-M7: does the client change objects on the strength of this reply, if its entry put an inode? Were the entry lost in a power loss and
-/// the bytes not, there would be objects that nobody names, and bytes past a settled size, which come back when the file grows again.
+/// mds-M7: does this reply let the client change objects, if its entry put an inode? A power loss could lose the entry and keep the bytes.
+/// Objects would then belong to no file, and bytes past a settled size would come back when the file grows again.
 pub fn lets_objects_change(call: u16, reply: &[u8]) -> bool {
     let is_writing = |open: OpenReply| {
         let is_written = matches!(open.inode.state, FileState::Writing(_) | FileState::Shared { .. });

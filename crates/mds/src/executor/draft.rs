@@ -1,4 +1,4 @@
-//! An entry in the making: what the operations of a batch changed so far, on top of the newest state.
+//! The draft of a log entry: the changes of a batch's operations so far, on top of the newest state.
 
 use std::cell::Cell;
 
@@ -10,23 +10,23 @@ use crate::records::ledger::Noted;
 use crate::records::overlay::Layer;
 use crate::records::record::{self, Member, Origin};
 
-/// mds-I1: `changes` is what `members`, one after the other, made of `snap`.  mds-I2: no two members have the same slot: a repeat is told
-/// from a new request by what the log has.
+/// mds-I1: `changes` are those of `members`, run in order over `snap`.
+/// mds-I2: no two members have the same slot, because only a logged operation tells a repeat from a new request.
 pub struct Draft<'s> {
     pub snap: &'s dyn kv::View,
     pub changes: Layer,
     pub members: Vec<Member>,
     /// Records of dead objects that began to wait for the purge.
     pub died: usize,
-    /// mds-M7: a member's client changes objects on the strength of it.
+    /// mds-M7: the entry lets a member's client change objects.
     pub lets_change: bool,
-    /// Of the changes: records of the changelog.
+    /// Changelog records among the changes.
     pub noted: Noted,
-    /// Records that its rules have looked at, also those of what was refused.
+    /// Records that the rules have looked at, refused requests included.
     pub looks: Cell<u64>,
-    /// Of the record, about.
+    /// Estimated bytes of the log record.
     bytes: usize,
-    /// That the changes may add to the table.
+    /// Bytes that the changes may add to the table.
     put_bytes: u64,
 }
 
@@ -45,7 +45,7 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Bytes that the table takes on the medium, as far as is known before the entry is applied.
+    /// Bytes that the table takes on the medium once the entry is applied; an estimate that ignores replaced records.
     pub fn table_bytes(&self) -> u64 {
         self.snap.medium_bytes() + self.put_bytes
     }
@@ -55,25 +55,28 @@ impl<'s> Draft<'s> {
         self.members.iter().any(|m| m.origin.as_ref().is_some_and(is_same))
     }
 
-    /// May an operation with this reply and these changes still join an entry of at most `max` bytes? The first may always.
+    /// May an operation with this reply and these changes join an entry of at most `max` bytes? The first one always may.
     pub fn has_room(&self, reply: &[u8], changes: &Layer, max: usize) -> bool {
         let bytes = record::bytes_of(reply, changes.iter().map(|(k, v)| (k, v.as_ref())));
         self.members.is_empty() || self.bytes + bytes <= max
     }
 
-    /// The next operation's changes, which were made on top of those that are here; its place.
+    /// Adds the next operation, whose rule ran on top of `changes`. Returns its place.
     pub fn add(&mut self, member: Member, mut changes: Layer) -> usize {
+        assert!(!changes.is_empty(), "a member of an entry changes something");
         self.bytes += record::bytes_of(&member.reply, changes.iter().map(|(k, v)| (k, v.as_ref())));
         self.put_bytes += put_bytes(&changes);
         match self.changes.is_empty() {
             true => self.changes = changes,
             false => self.changes.append(&mut changes),
         }
+        let is_distinct = |o: &Origin| !self.has_slot_of(o);
+        debug_assert!(member.origin.as_ref().is_none_or(is_distinct), "mds-I2: one member for each slot");
         self.members.push(member);
         self.members.len() - 1
     }
 
-    /// Bytes that the changes free of what is in the table or comes into it by this entry. Asked only when room is short.
+    /// Bytes of the records that the changes replace or delete, in the table or in this entry. Called only when space is short.
     pub fn replaced(&self, changes: &Layer) -> Result<u64, Stop> {
         let bytes = |key: &Key, len: Option<usize>| len.map_or(0, |len| record_bytes(key, len));
         let old = |key| match self.changes.get(key) {

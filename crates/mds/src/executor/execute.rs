@@ -195,6 +195,7 @@ impl Core {
                 self.carry_out(job.ask.as_ask(), joined)
             }
         };
+        assert_eq!(jobs.len(), outcomes.len(), "mds-W2: each job has one outcome");
         jobs.iter().zip(outcomes).map(end).collect()
     }
 
@@ -307,6 +308,7 @@ impl Core {
         let outcome = |step| match (step, &written) {
             (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
             (Reached::Member { place, reply, must_flush }, Ok(first)) => {
+                assert!(first.0 > 0, "mds-M2: a member's entry has a seq");
                 let done = Done { reply, seq: Seq(first.0 + place as u64) };
                 Ok(Carried { done, must_flush })
             }
@@ -316,6 +318,7 @@ impl Core {
             }
         };
         let own = own.map(outcome);
+        assert_eq!(jobs.len(), reached.len(), "mds-W2: each job that was not put back has one outcome");
         for (job, step) in jobs.iter().zip(reached) {
             job.tell(outcome(step));
         }
@@ -442,7 +445,7 @@ impl Core {
 
     /// Steps 5 and 6: appends one entry and applies it, if anything changed. Returns the seq of its first operation, or 0.
     pub fn commit(&self, seat: &mut Seat, draft: Draft<'_>) -> Result<Seq, Stop> {
-        let Draft { members, changes, died, lets_change, noted, .. } = draft;
+        let Draft { snap, members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
         }
@@ -453,21 +456,36 @@ impl Core {
         if members.is_empty() {
             self.kv.admits(changes.keys()).map_err(Stop::Absent)?;
         }
+        assert!(members.len() <= OPS_MAX, "an entry has OPS_MAX operations at most");
+        let is_new = |o: &Origin| matches!(seat.slots.admit(o), Ok(Verdict::New));
+        debug_assert!(
+            members.iter().filter_map(|m| m.origin.as_ref()).all(is_new),
+            "mds-M4: sequences of a slot rise"
+        );
         record::encode(&members, &changes, &mut seat.payload);
         let ops = record::ops_of(&members);
+        debug_assert!(
+            record::decode(&seat.payload)
+                .is_ok_and(|r| r.members == members && r.changes.0.len() == changes.0.len()),
+            "an entry reads back as it was written"
+        );
         let first = match self.volume.append_ops(self.epoch(), &seat.payload, ops) {
             Ok(seq) => seq,
             Err(VolumeError::LogFull { used, .. }) => return Err(Stop::LogFull { used }),
             Err(e) => return Err(self.volume_fault(e).into()),
         };
+        assert!(first > snap.seq(), "mds-M1: an entry follows the state that its rules read");
+        assert!(first.0 > self.change_let_by.load(Ordering::Relaxed), "mds-M1: seqs rise");
         seat.slots.apply(&members, first, &changes);
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
         seat.counts.add(learned);
         let last = Seq(first.0 + u64::from(ops) - 1);
+        // The flusher may have appended a mark meanwhile.
+        assert!(last <= self.volume.last_seq(), "mds-M2: the entry is in the log before it is visible");
         if lets_change {
             // Before the change becomes visible.
-            self.change_let_by.store(last.0, Ordering::Relaxed);
+            self.change_let_by.store(last.0, Ordering::Release);
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
         self.kv.apply(last, changes);
@@ -532,6 +550,15 @@ impl Core {
 
     pub fn flush(&self) -> Result<Seq, Fault> {
         self.volume.flush().map_err(|e| self.volume_fault(e))
+    }
+
+    /// mds-M7: makes every entry durable that let a client change objects. Call it before such a reply leaves.
+    pub fn flush_let_changes(&self) -> Result<(), Fault> {
+        // Acquire: the flush below sees that entry in the log.
+        let let_by = self.change_let_by.load(Ordering::Acquire);
+        let flushed = self.flush()?;
+        assert!(let_by <= flushed.0, "mds-M7: the entry is flushed before the reply leaves");
+        Ok(())
     }
 
     /// The fault for a failed request to the volume. The volume has mostly failed for good, so this also logs an error.

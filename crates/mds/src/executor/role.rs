@@ -17,28 +17,28 @@ use disk::Waiting;
 use parking_lot::{Mutex, MutexGuard};
 use types::SessionId;
 
-/// The role, what only its holder touches (`S`), and the line of those who wait with a job (`A` is asked for, `O` comes of it).
+/// The combining lock, the state that only the leader touches (`S`), and the queue of jobs (`A` is the request, `O` its outcome).
 pub struct Role<S, A, O> {
     line: Mutex<Line<A, O>>,
-    /// How many stand in the line, for the holder to see without its lock.
+    /// Waiting threads and jobs, so that the leader can look without the queue's lock.
     waiting: AtomicUsize,
-    /// Free for whoever has the role, but for the moment in which it is passed on.
+    /// The leader's state. Only the leader locks it, so the lock is never contended for long.
     seat: Mutex<S>,
 }
 
 struct Line<A, O> {
     is_led: bool,
-    /// Those who want the role and bring no job.
+    /// Threads that want to lead and bring no job.
     still: VecDeque<Arc<Ticket>>,
-    /// One of those had his turn: the next is one with a job, and who waits with him.
+    /// A thread without a job had its turn, so the next turn belongs to the jobs (mds-W3).
     is_turn_of_jobs: bool,
-    /// No queue in here is empty.
+    /// A queue for each session with jobs; none of them is empty.
     jobs: VecDeque<(SessionId, Queue<A, O>)>,
 }
 
 type Queue<A, O> = VecDeque<Arc<Job<A, O>>>;
 
-/// What the holder does for somebody else.
+/// A request that the leader runs for another thread.
 pub struct Job<A, O> {
     pub ask: A,
     session: SessionId,
@@ -66,14 +66,14 @@ impl Ticket {
     }
 }
 
-/// How one who came with a job got on.
+/// The result of a wait with a job.
 pub enum Turn<'a, S, A, O> {
-    /// He has the role, and his job is still his.
+    /// The thread is the leader, and runs its job itself.
     Lead(Held<'a, S, A, O>),
     Done(O),
 }
 
-/// Jobs that stand in the line, and the role if it was free.
+/// Queued jobs, and the leadership if there was no leader.
 type LinedUp<'a, S, A, O> = (Vec<Arc<Job<A, O>>>, Option<Held<'a, S, A, O>>);
 
 impl<S, A, O> Role<S, A, O> {
@@ -83,7 +83,7 @@ impl<S, A, O> Role<S, A, O> {
         Role { line: Mutex::new(line), waiting: AtomicUsize::new(0), seat: Mutex::new(seat) }
     }
 
-    /// The role, or what a holder of it made of the job. `job` is asked for only if it is left in the line.
+    /// Returns leadership, or the outcome that a leader reported. `job` is called only if the job is queued.
     pub fn enter(&self, session: SessionId, job: impl FnOnce() -> A) -> Turn<'_, S, A, O> {
         if let Some(held) = self.try_hold() {
             return Turn::Lead(held);
@@ -103,8 +103,8 @@ impl<S, A, O> Role<S, A, O> {
         self.await_turn(&job)
     }
 
-    /// Several jobs at once, at the end of the line, and the role if it was free: `await_turn` each of them in their order. Who has
-    /// the role does them with the others'.
+    /// Queues several jobs at once, and takes leadership if there is no leader. The caller then runs queued jobs, and calls
+    /// `await_turn` for each of its own, in their order.
     pub fn line_up(&self, session: SessionId, asks: Vec<A>) -> LinedUp<'_, S, A, O> {
         let jobs: Vec<_> = asks.into_iter().map(|ask| Job::new(session, ask)).collect();
         let mut line = self.line.lock();
@@ -115,7 +115,7 @@ impl<S, A, O> Role<S, A, O> {
         (jobs, (!was_led).then(|| self.sit()))
     }
 
-    /// How it went on with a job that stands in line.
+    /// Waits for the outcome of a queued job, or for leadership.
     pub fn await_turn(&self, job: &Job<A, O>) -> Turn<'_, S, A, O> {
         match job.ticket.wait() {
             HANDED => Turn::Lead(self.sit()),
@@ -123,7 +123,7 @@ impl<S, A, O> Role<S, A, O> {
         }
     }
 
-    /// The role, for who brings no job; nothing is under way.
+    /// Leadership for a thread that brings no job. No batch is under way then.
     pub fn hold(&self) -> Held<'_, S, A, O> {
         if let Some(held) = self.try_hold() {
             return held;
@@ -139,7 +139,8 @@ impl<S, A, O> Role<S, A, O> {
             line.still.push_back(ticket.clone());
             self.waiting.fetch_add(1, Ordering::Release);
         }
-        ticket.wait();
+        let stage = ticket.wait();
+        assert_eq!(stage, HANDED, "a thread without a job can only become the leader");
         self.sit()
     }
 
@@ -150,7 +151,7 @@ impl<S, A, O> Role<S, A, O> {
         (!was_led).then(|| self.sit())
     }
 
-    /// For a thread that the line's state already names as leader.
+    /// For the thread that `is_led` stands for: takes the leader's state.
     fn sit(&self) -> Held<'_, S, A, O> {
         Held { role: self, seat: Some(self.seat.lock()) }
     }
@@ -164,7 +165,10 @@ impl<S, A, O> Role<S, A, O> {
 impl<A, O> Line<A, O> {
     fn push(&mut self, job: Arc<Job<A, O>>) {
         match self.jobs.iter_mut().find(|(session, _)| *session == job.session) {
-            Some((_, queue)) => queue.push_back(job),
+            Some((_, queue)) => {
+                debug_assert!(!queue.is_empty(), "no queue of the line is empty");
+                queue.push_back(job)
+            }
             None => self.jobs.push_back((job.session, VecDeque::from([job]))),
         }
     }
@@ -173,6 +177,7 @@ impl<A, O> Line<A, O> {
     fn pop(&mut self) -> Option<Arc<Job<A, O>>> {
         let (session, mut queue) = self.jobs.pop_front()?;
         let job = queue.pop_front();
+        assert!(job.is_some(), "no queue of the line is empty");
         if !queue.is_empty() {
             self.jobs.push_back((session, queue));
         }
@@ -180,14 +185,14 @@ impl<A, O> Line<A, O> {
     }
 }
 
-/// Who has this has the role; dropped, it goes to the next in the line.
+/// The leadership. Dropping it hands over to the next waiting thread.
 pub struct Held<'a, S, A, O> {
     role: &'a Role<S, A, O>,
     seat: Option<MutexGuard<'a, S>>,
 }
 
 impl<S, A, O> Held<'_, S, A, O> {
-    /// Takes up to `max` jobs out of the line; each must be told. Who wants the role itself waits behind one such batch at most.
+    /// Takes up to `max` jobs out of the queue; each must be reported or put back. A thread without a job waits for one such batch at most.
     pub fn take(&mut self, max: usize) -> Vec<Arc<Job<A, O>>> {
         if self.role.waiting.load(Ordering::Acquire) == 0 {
             return Vec::new();
@@ -196,12 +201,13 @@ impl<S, A, O> Held<'_, S, A, O> {
         if !std::mem::take(&mut line.is_turn_of_jobs) && !line.still.is_empty() {
             return Vec::new();
         }
+        assert!(line.is_led, "mds-W1: only the leader takes jobs");
         let jobs: Vec<_> = std::iter::from_fn(|| line.pop()).take(max).collect();
         self.role.waiting.fetch_sub(jobs.len(), Ordering::Release);
         jobs
     }
 
-    /// Back to the head of the line, in their order: they were taken and not begun.
+    /// Returns jobs that were taken and not run to the head of the queue, in their order.
     pub fn put_back(&mut self, jobs: Vec<Arc<Job<A, O>>>) {
         if jobs.is_empty() {
             return;
@@ -228,16 +234,18 @@ impl<A, O> Job<A, O> {
     }
 
     pub fn tell(&self, outcome: O) {
-        *self.outcome.lock() = Some(outcome);
+        let before = self.outcome.lock().replace(outcome);
+        assert!(before.is_none(), "mds-W2: a job is reported once");
         self.ticket.set(TOLD);
     }
 }
 
 impl<S, A, O> Drop for Held<'_, S, A, O> {
     fn drop(&mut self) {
-        // First, so that the next finds it free.
+        // First, so that the next leader finds the state unlocked.
         self.seat = None;
         let mut line = self.role.line.lock();
+        assert!(line.is_led, "mds-W1: the leader leads until it hands over");
         let is_kept = line.is_turn_of_jobs && !line.jobs.is_empty();
         if let Some(ticket) = (!is_kept).then(|| line.still.pop_front()).flatten() {
             line.is_turn_of_jobs = true;
@@ -272,7 +280,7 @@ mod tests {
 
     type Count = Role<Vec<u64>, u64, u64>;
 
-    /// As the executor does it: one's own, then others' for a few rounds.
+    /// As the executor does: its own job, then queued jobs for some rounds.
     fn add(role: &Count, session: u64, n: u64, rounds: usize) -> u64 {
         match role.enter(SessionId(session), || n) {
             Turn::Done(place) => place,
@@ -290,7 +298,7 @@ mod tests {
         }
     }
 
-    /// mds-W1 to mds-W3: every job is done once, and its answer is its own.
+    /// mds-W1 to mds-W3: every job runs once and gets its own answer.
     #[test]
     fn each_job_is_done_once() {
         const THREADS: u64 = 4;
@@ -317,7 +325,7 @@ mod tests {
         assert_eq!(role.waiting(), 0);
     }
 
-    /// Threads that wait with jobs `(session, n)`, in this order, behind whoever has the role.
+    /// Starts threads that wait with jobs `(session, n)`, in this order, behind the leader.
     fn behind<'s>(s: &'s std::thread::Scope<'s, '_>, role: &'s Count, jobs: &[(u64, u64)]) {
         for (session, n) in jobs.iter().copied() {
             let before = role.waiting();
@@ -344,7 +352,7 @@ mod tests {
         });
     }
 
-    /// Many that come at once keep nobody else from the next batch, and who brought them may be given the role.
+    /// Many jobs queued at once keep no other session out of the next batch, and their thread may become the leader.
     #[test]
     fn w4_many_at_once_take_turns_too() {
         let role = Count::new(Vec::new());
@@ -403,7 +411,7 @@ mod tests {
         assert_eq!(*role.hold(), [10], "the job's own thread was given the role");
     }
 
-    /// mds-W3: however many want the role itself, those with jobs come to their turn.
+    /// mds-W3: jobs get their turn, however many threads without jobs wait.
     #[test]
     fn jobs_are_not_kept_by_those_who_want_the_role_itself() {
         let role = Count::new(Vec::new());

@@ -1,7 +1,6 @@
-//! How much room there is, and the numbers for `statfs` and status.
+//! Space for the table's records: when rules are told that the MDT is full, and when growing transactions are refused.
 //!
-//! The next checkpoint must find room, or the log could never be trimmed again. So growth ends below that: what creates is
-//! refused first, and what deletes goes on working to the end.
+//! The next checkpoint must find space, or the log could never be trimmed again. So creation is refused first; deletion always works.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,28 +16,28 @@ use crate::executor::execute::Stop;
 use crate::executor::slots::Slots;
 use crate::records::overlay::Layer;
 
-/// From this share of the room on, rules are told that the MDT is full and refuse what makes files or adds bytes.
+/// Percent of the space from which rules get `is_full`, and refuse to make files or add bytes.
 const FULL_PERCENT: u64 = 90;
-/// Shares of what users may take, from which on new content of a file lies inline up to so many bytes only: it can lie in objects, and names
-/// cannot. The least is about what the layout of objects takes.
+/// (percent of the users' space, bytes): from this percentage on, new file content lies inline up to so many bytes only. Content can move
+/// to objects, names cannot. The smallest limit is about the size of a layout of objects.
 const INLINE_STEPS: [(u64, u32); 3] = [(80, 512), (65, 4 << 10), (50, 16 << 10)];
-/// From this share on, every transaction that makes the table larger is refused. The rest is for what deletes (which adds
-/// records of dead objects before it frees others), for ids, sessions and slots.
+/// Percent of the space from which every transaction that grows the table is refused. The rest is for deletions (which add to the unlink
+/// log before they free records), ids, sessions and slots.
 const CLOSED_PERCENT: u64 = 96;
-/// What the changelog may take, of what users may.
+/// The changelog's share of the users' space: one part in so many.
 const CHANGES_SHARE: u64 = 8;
-/// Of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
+/// Bytes of a leaf's name in the head of a checkpoint: with a key of 18 bytes and one run, and a little more.
 const NAME_BYTES: u64 = 72;
 
-/// The room for records.
+/// The space for records.
 pub struct Room {
-    /// What leaves may take: another copy of them always fits.
+    /// Bytes that leaves may take, so that a second copy of them always fits.
     capacity_bytes: u64,
-    /// What the head of a checkpoint may, which names the leaves and has the slots.
+    /// Bytes that the head of a checkpoint may take. It names the leaves and has the slots.
     head_bytes: u64,
-    /// For who has not the writer's role.
+    /// A copy for threads that do not lead the executor.
     slots_bytes: AtomicU64,
-    /// The least of `INLINE_STEPS` that was told of.
+    /// The smallest limit of `INLINE_STEPS` that was logged.
     inline_told: AtomicU32,
 }
 
@@ -53,32 +52,32 @@ impl Room {
         }
     }
 
-    /// Of `capacity_bytes`. `table_bytes`: as `kv::View::medium_bytes` has them.
+    /// Used bytes of `capacity_bytes`. `table_bytes`: from `kv::View::medium_bytes`.
     fn used(&self, table_bytes: u64, slots_bytes: u64) -> u64 {
         let head = u128::from(slots_bytes + table_bytes / types::PAGE_SIZE as u64 * NAME_BYTES);
-        // The fuller of the two decides.
+        // The fuller of leaves and head decides.
         table_bytes.max((head * u128::from(self.capacity_bytes) / u128::from(self.head_bytes)) as u64)
     }
 
-    /// By who changed them.
+    /// Called by the leader after each change of the slots.
     pub fn note_slots(&self, slots: &Slots) {
         self.slots_bytes.store(slots.bytes(), Ordering::Relaxed);
     }
-    /// What users may take.
+    /// Bytes that users may take.
     pub fn usable(&self) -> u64 {
         self.share(FULL_PERCENT)
     }
-    /// What is taken of `usable`; `table_bytes`: as `kv::View::medium_bytes` has them.
+    /// Used bytes of `usable`. `table_bytes`: from `kv::View::medium_bytes`.
     pub fn taken(&self, table_bytes: u64) -> u64 {
         self.used(table_bytes, self.slots_bytes.load(Ordering::Relaxed))
     }
 
-    /// What new content may take inline where so much is taken, and from which share of the room on that is so.
+    /// The step of `INLINE_STEPS` that applies when `used` bytes are taken.
     pub fn inline_step(&self, used: u64) -> Option<&'static (u64, u32)> {
         INLINE_STEPS.iter().find(|(percent, _)| used >= self.usable() / 100 * percent)
     }
 
-    /// What rules are told.
+    /// The space as the rules see it.
     pub fn space(&self, table_bytes: u64) -> Space {
         let used = self.taken(table_bytes);
         let (usable, step) = (self.usable(), self.inline_step(used));
@@ -91,14 +90,15 @@ impl Room {
                  names; move the MDT to a larger device, or set less with `stria setstripe --inline`"
             );
         }
+        assert!(usable <= self.capacity_bytes, "users have a share of the space");
         Space { is_full: used >= usable, inline_max: step.map_or(u32::MAX, |(_, bytes)| *bytes) }
     }
 
-    /// Is everything refused that grows?
+    /// Is every growing transaction refused?
     pub fn is_closed(&self, table_bytes: u64) -> bool {
         self.taken(table_bytes) >= self.share(CLOSED_PERCENT)
     }
-    /// What the changelog may take.
+    /// Bytes that the changelog may take.
     pub fn changes_max(&self) -> u64 {
         self.usable() / CHANGES_SHARE
     }
@@ -107,7 +107,7 @@ impl Room {
         self.capacity_bytes / 100 * percent
     }
 
-    /// May these changes be made after those of `draft`?
+    /// Refuses changes, on top of those of `draft`, that grow a table which is nearly full.
     pub fn check(&self, draft: &Draft<'_>, slots: &Slots, changes: &Layer) -> Result<(), Stop> {
         let (used, put) = (self.used(draft.table_bytes(), slots.bytes()), put_bytes(changes));
         if used + put <= self.share(CLOSED_PERCENT) || put <= draft.replaced(changes)? {
@@ -124,7 +124,7 @@ impl Room {
     }
 }
 
-/// What users may take of an MDT's medium that is not served now: as `TargetStatReply::bytes_total` says while it is.
+/// Bytes that users may take of the medium of a stopped MDT: the same as `TargetStatReply::bytes_total` of a running one.
 pub fn usable_bytes(volume: &Volume) -> u64 {
     let area = LeafArea::new(volume.disk().clone(), &volume.layout().slots);
     kv::leaves_bytes(&area) / 100 * FULL_PERCENT

@@ -1,7 +1,7 @@
-//! What was done last in each slot of each session, with its reply: a repeated request is answered from here.
+//! Slots: the last request of each slot of each session, with its reply. A repeated request is answered from here.
 //!
-//! It changes with the log entry that carries the same facts (mds-M4) and stands in checkpoints as records of kind 8. Refusals
-//! are not recorded: a refused request that comes again is judged again, and gaps in a slot's sequences are normal.
+//! A slot changes with the log entry that carries the same request (mds-M4). Checkpoints have slots as records of kind 8. Refusals are not
+//! recorded: a refused request that is repeated is judged again, so gaps in a slot's sequences are normal.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use crate::sessions::{KIND_SESSION, session_of_key};
 /// Key kind of slot records in checkpoints.
 pub const KIND_SLOT: u8 = meta::keys::SLOT;
 
-/// What was done last in a slot.
+/// The last request that a slot carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Last {
     pub sequence: u32,
-    /// The log entry that did it.
+    /// Of its operation in the log.
     pub seq: Seq,
     /// The reply's body without its head.
     pub reply: Arc<[u8]>,
 }
 
-/// What to do with a request.
+/// How the executor treats a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     New,
     Repeat(Last),
-    /// Done long since, by an entry not after this one; its reply is not kept.
+    /// Carried out earlier, at this seq or before; its reply is not kept.
     Old(Seq),
 }
 
-/// mds-I1: `bytes` is what the records of all slots take in a checkpoint.  mds-I2: sessions here are those of the table's records of
-/// kind 7.
+/// mds-I1: `bytes` is the size of all slots' records in a checkpoint.
+/// mds-I2: the sessions are those with a record of kind 7 in the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// Shared with checkpoints that are being written.
+    /// Shared with a checkpoint that is being written.
     sessions: HashMap<SessionId, Arc<Vec<Option<Last>>>>,
     bytes: u64,
 }
@@ -75,9 +75,9 @@ impl Slots {
         }
     }
 
-    /// Takes over what an entry says: who was answered, and which sessions began or ended. `first` is the seq of its first member.
+    /// Applies an entry: its members' replies, and sessions that it begins or ends. `first` is the seq of its first member.
     pub fn apply(&mut self, members: &[Member], first: Seq, changes: &Batch) {
-        // Entries of requests touch no session record, and those of sessions are rare: one byte decides.
+        // Checked by one byte, because entries with session records are rare.
         for Change { key, value } in
             changes.0.iter().filter(|c| c.key.as_bytes().first() == Some(&KIND_SESSION))
         {
@@ -100,15 +100,19 @@ impl Slots {
 
     fn end(&mut self, session: SessionId) {
         let slots = self.sessions.remove(&session);
-        self.bytes -= slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
+        let bytes = slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
+        assert!(self.bytes >= bytes, "mds-I1: the ended session's slots are in the sum");
+        self.bytes -= bytes;
+        debug_assert!(self.bytes == 0 || !self.sessions.is_empty(), "mds-I1: without sessions the sum is 0");
     }
 
-    /// A slot of a session that is not (any more) here is not kept: the entry's session ended later in the log.
+    /// Ignores a session that is not here: it ended later in the log.
     fn note(&mut self, session: SessionId, slot: u32, last: Last) {
         let slots = self.sessions.get_mut(&session).map(Arc::make_mut);
         let Some(place) = slots.and_then(|s| s.get_mut(slot as usize)) else { return };
         self.bytes += slot_bytes(&last);
         if let Some(old) = place.replace(last) {
+            assert!(self.bytes >= slot_bytes(&old), "mds-I1: the replaced slot is in the sum");
             self.bytes -= slot_bytes(&old);
         }
     }
@@ -143,11 +147,12 @@ impl Slots {
         Ok(())
     }
 
-    /// Forgets slots of sessions that are not in `known`, and makes room for those that have none yet (mds-I2).
+    /// Forgets sessions that are not in `known`, and begins those that have no slots yet (mds-I2).
     pub fn keep_only(&mut self, known: &[SessionId]) {
         let gone: Vec<SessionId> = self.sessions.keys().filter(|s| !known.contains(s)).copied().collect();
         gone.into_iter().for_each(|s| self.end(s));
         known.iter().for_each(|s| self.begin(*s));
+        debug_assert!(known.iter().all(|s| self.sessions.contains_key(s)), "mds-I2: every session has slots");
     }
 }
 

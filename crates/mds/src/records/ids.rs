@@ -41,6 +41,7 @@ struct Counter {
 
 impl Counter {
     fn draw(&mut self) -> Option<u64> {
+        assert!(self.limit <= self.promised, "mds-M5: ids are given out only below a promised limit");
         let id = self.next;
         (id < self.limit).then(|| {
             self.next += 1;
@@ -48,6 +49,7 @@ impl Counter {
         })
     }
     fn left(&self) -> u64 {
+        assert!(self.next <= self.limit, "mds-M5: no id at or above the limit was given out");
         self.limit - self.next
     }
 }
@@ -121,6 +123,7 @@ impl Ids {
                     "this shard has given out all of its 2^48 fids; make files on another",
                 ));
             }
+            assert!(c.promised > c.limit, "mds-M5: a promise raises the limit");
             batch.put(key(which), Value::new(&c.promised.to_le_bytes()));
         }
         Ok((batch, Promise(self.counters.map(|c| c.promised))))
@@ -129,6 +132,7 @@ impl Ids {
     /// The reservation is flushed: its ids may be given out.
     pub fn keep(&mut self, promise: Promise) {
         for (c, promised) in self.counters.iter_mut().zip(promise.0) {
+            assert!(promised <= c.promised, "mds-M5: a kept limit was promised");
             c.limit = c.limit.max(promised);
         }
     }
@@ -140,6 +144,7 @@ impl Ids {
     /// rise also when the low half starts again.
     pub fn next_lease(&mut self) -> Option<u64> {
         let number = self.counters[1].draw()?;
+        debug_assert!(number > self.newest_lease.load(Ordering::SeqCst), "lease numbers rise");
         // Before anybody is told it, so before any object sees it.
         self.newest_lease.store(number, Ordering::SeqCst);
         Some(number)

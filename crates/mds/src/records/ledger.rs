@@ -102,6 +102,7 @@ impl Ledger {
     }
 
     pub fn bytes(&self) -> u64 {
+        assert!(self.first_at <= self.next_at, "the records' bytes are a range");
         self.next_at - self.first_at
     }
 
@@ -130,6 +131,9 @@ impl Ledger {
 
     /// What makes `next` of it in the table; `forgotten`: numbers of the records that go.
     pub fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
+        assert!(next.last >= self.last, "mds-C2: numbers rise");
+        assert!(next.newest_consumer >= self.newest_consumer, "ids of consumers rise");
+        assert!(next.first >= self.first, "forgotten records do not come back");
         let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
         let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
         layer.extend(gone.map(|id| (keys::consumer(*id), None)));
@@ -189,10 +193,16 @@ impl Changelog {
 
     /// An entry with such records is in the log; `seq`: of its last operation.
     pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
+        assert!(noted.records > 0, "an entry without records is not added");
+        assert!(noted.bytes >= noted.records, "each record takes bytes");
         self.ledger.last += noted.records;
         self.ledger.next_at += noted.bytes;
         self.note_flushed(flushed);
         let newest = (seq, self.ledger.last);
+        debug_assert!(
+            self.unflushed.back().is_none_or(|(before, _)| *before < seq),
+            "mds-C2: entries come in log order"
+        );
         let is_long = self.unflushed.len() >= UNFLUSHED_MAX;
         match self.unflushed.back_mut().filter(|_| is_long) {
             Some(back) => *back = newest,
@@ -202,8 +212,10 @@ impl Changelog {
 
     pub fn note_flushed(&mut self, flushed: Seq) {
         while let Some((_, number)) = self.unflushed.pop_front_if(|(seq, _)| *seq <= flushed) {
+            assert!(number >= self.flushed, "mds-C2: numbers rise");
             self.flushed = number;
         }
+        assert!(self.flushed <= self.ledger.last, "a flushed record was made");
     }
 
     pub fn bytes(&self) -> u64 {

@@ -147,6 +147,12 @@ pub fn page<E: Engine>(
             Err(Miss::Damage(damage)) => next = Next::Damage(damage),
             Ok(()) => {}
         }
+        assert!(records.len() <= records_max, "a page has its bound");
+        debug_assert!(records.windows(2).all(|two| two[0].0 < two[1].0), "a page is in key order");
+        debug_assert!(
+            records.first().is_none_or(|(key, _)| from <= key),
+            "a page begins where it was asked for"
+        );
         Ok(Page { records, next })
     })
 }

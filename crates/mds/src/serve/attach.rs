@@ -56,6 +56,8 @@ impl Core {
         self.wait_for_others(req.client, now)?;
         // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
+        assert!(session.id != SessionId(0), "0 is no session: observers have it");
+        assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
         self.flush()?;
         let slots = self.role.hold().slots.sequences(session.id);
         Ok(self.attach_reply(session.id, slots))

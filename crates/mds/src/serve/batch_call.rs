@@ -80,8 +80,10 @@ impl Core {
                 Way::Read => self.read_all(head, user.as_ref(), run, &joined, &mut answers),
                 Way::OpenRead => run.iter().for_each(|op| self.open_one(head, op, &mut answers)),
             }
+            assert!(len > 0, "each run has an operation");
             (at, bulk) = (at + len, rest);
         }
+        assert!(bulk.is_empty(), "mds-B1: the operations have all bulk bytes of the batch");
         Ok(())
     }
 
@@ -127,9 +129,10 @@ impl Core {
             bulk = rest;
         }
         let mut carried = self.carry_out_all(head.session, asks, joined);
+        assert_eq!(carried.len(), ops.len(), "mds-B2: each operation has an outcome");
         // mds-M7, once for all.
         if carried.iter().flatten().any(|c| c.must_flush)
-            && let Err(fault) = self.flush()
+            && let Err(fault) = self.flush_let_changes()
         {
             carried.iter_mut().for_each(|c| *c = Err(fault.clone()));
         }

@@ -81,6 +81,7 @@ impl Mdt {
         let (changes, mut payload) = (to_batch(changes), Vec::new());
         record::encode(&[], &changes, &mut payload);
         let seq = volume.append(epoch, &payload)?;
+        assert!(seq == volume.last_seq(), "a new MDT's log has one entry");
         kv.apply(seq, changes);
         // 3. durable, and cleanly closed
         let (snap, slots) = (kv.snapshot(), Slots::default());

@@ -43,6 +43,7 @@ impl Mdt {
         // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
         let was_clean = volume.was_clean();
         let incarnation = volume.start()?;
+        assert!(volume.flushed_seq() == volume.last_seq(), "a start flushes what it replayed");
         // 4. what is derived from the table
         check_formatted(&settings, &kv)?;
         // A session of which the record is lost is no session any more, as if it had ended without a word.
@@ -96,6 +97,7 @@ impl Mdt {
         core.reserve_ids()?;
         // 6. counts, if a program made this that knew none
         core.begin_counts()?;
+        assert!(core.role.hold().ids.are_enough(), "mds-M5: ids are reserved before requests come");
         let workers = Workers::start(&core);
         tracing::info!(
             fs = label.fs_name,

@@ -94,6 +94,10 @@ impl Core {
                 }
                 !more
             });
+            debug_assert!(
+                records.windows(2).all(|two| two[0].key < two[1].key),
+                "mds-BK1: records are in key order"
+            );
             match walked {
                 Ok(()) => Ok((records, more)),
                 Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),

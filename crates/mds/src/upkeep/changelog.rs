@@ -229,7 +229,9 @@ impl Core {
             })
             .ok()
             .flatten()
-            .unwrap_or(ledger.first_at),
+            .unwrap_or(ledger.first_at)
+            // From the medium: it bounds a sum and must not break it.
+            .min(ledger.next_at),
         };
         let done = self.unless_full(&mut |ledger| {
             if ledger.first != first {

@@ -33,6 +33,8 @@ impl GivenUp {
 
     pub fn encode(&self) -> Vec<u8> {
         let (first, end) = (self.first.as_bytes(), self.end.as_bytes());
+        assert!(self.first < self.end, "a range that is given up is not empty");
+        assert!(first.len().max(end.len()) <= usize::from(u8::MAX), "a key's length fits its field");
         [&[VERSION, first.len() as u8], first, &[end.len() as u8], end].concat()
     }
 
@@ -101,6 +103,7 @@ impl Core {
             given.forget(&self.kv, seq, &put)?;
             Ok(Some(given))
         })? {
+            assert!(at < given.end, "each step goes on behind the one before");
             (at, any) = (given.end, true);
         }
         Ok(any)

@@ -209,6 +209,7 @@ impl Core {
         if dead.is_empty() {
             return Ok(Purged::default());
         }
+        assert!(dead.len() <= max, "a round has its bound");
         // mds-P1: everything that was seen is flushed after this.
         self.flush()?;
         walk.failed = self.destroy_all(&joined, &dead, &walk.failed);
