@@ -20,7 +20,7 @@ impl Bell {
             self.wake.notify_one();
         }
     }
-    /// Until rung, at most so long. True: it was.
+    /// Waits until rung, for `at_most`. True: it was rung.
     pub fn wait(&self, at_most: Duration) -> bool {
         let mut rung = self.rung.lock();
         if !*rung {
@@ -30,12 +30,12 @@ impl Bell {
     }
 }
 
-/// One bell per thread.
+/// A bell for each background thread that waits on one.
 #[derive(Default)]
 pub struct Bells {
     pub flush: Bell,
     pub checkpoint: Bell,
     pub purge: Bell,
-    /// Too much of what is in memory cannot go before there is a checkpoint.
+    /// Too many changes in memory can be evicted only after a checkpoint.
     pub unwritten: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! Time as the MDT asks for it; tests bring their own.
+//! The clocks that an MDT reads; tests have their own.
 
 use std::time::SystemTime;
 
@@ -6,7 +6,7 @@ use types::Time;
 
 /// The clocks that an MDT reads.
 pub trait Clock: Send + Sync {
-    /// Milliseconds that also count while the machine sleeps: what session time-outs are measured in.
+    /// Milliseconds, counted also while the machine sleeps. Session time-outs use it.
     fn boot_ms(&self) -> u64;
     /// The time of day, for capabilities' expiry and the root directory's birth.
     fn wall(&self) -> Time;

@@ -12,21 +12,21 @@ use wire::mgmt::RegisterReply;
 
 use crate::Core;
 
-/// What is taken from a cluster map; replaced whole with each newer map.
+/// The values of a cluster map that this MDT uses; replaced whole with each newer map.
 pub struct Joined {
     pub version: u64,
     pub fs: FsId,
     pub fs_uuid: Uuid,
-    /// Under which fids are allocated here.
+    /// The shard of fids allocated here.
     pub shard: Shard,
     /// Key of the capabilities' MACs.
     pub secret: Uuid,
     /// Bytes.
     pub inline_max: u32,
     pub commit_interval: Duration,
-    /// In id order: what layouts may name.
+    /// Mirrors that layouts may name, in id order.
     pub ost_mirrors: Vec<MirrorId>,
-    /// As far as the MGS has told: none of the file system's is down.
+    /// No OST of the file system is down, as far as the map shows.
     pub are_osts_up: bool,
     /// The target that orders writes of each OST mirror.
     pub primaries: HashMap<MirrorId, TargetId>,

@@ -1,8 +1,7 @@
-//! Whose rights a request has: the one place that turns what a session may claim, and what its request claims, into the `Cred`
-//! that rules go by.
+//! The user that a request is judged as: turns the claims of session and request into the `Cred` that rules go by. No other place does.
 //!
-//! A session that may act for anybody is taken at its word, unless the MDT looks groups up itself or squashes root: then each
-//! request is judged by the `Cred` in it as far as that is believed. One user's session is that user, whatever its requests say.
+//! A session that may act for all users is believed, unless the MDT looks up groups itself or squashes root. Then each request is judged
+//! by its `Cred`, as far as that is believed. A session of one user always acts as that user.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -13,24 +12,24 @@ use types::Cred;
 
 use crate::Core;
 
-/// How long a user's groups are taken for true. A user who was given a group waits so long for it; who lost one has it so long.
+/// Validity of a user's looked-up groups. A user gains or loses a group with this delay at most.
 const GROUPS_TTL_MS: u64 = 10_000;
-/// Users whose groups are remembered; past it all are forgotten and looked up anew.
+/// Users whose groups are cached. A full cache is cleared.
 const USERS_MAX: usize = 16 * 1024;
-/// The group of a user whom the server does not know: nobody's.
+/// The group of a user that the server does not know (nogroup).
 const NO_GROUP: u32 = 65_534;
 
-/// Who says in which groups a user is.
+/// The source of users' groups.
 #[derive(Clone, Default)]
 pub enum Groups {
-    /// The client, as its kernel says.
+    /// The client's kernel.
     #[default]
     Client,
-    /// The server's user database; what a client says of groups is believed only as far as that agrees.
+    /// The server's user database. A client's claim of groups is believed only as far as the database agrees.
     Server(Arc<dyn UserDatabase>),
 }
 
-/// Whom root becomes.
+/// The user that root becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Squash {
     pub uid: u32,
@@ -43,7 +42,7 @@ pub trait UserDatabase: Send + Sync {
     fn groups_of(&self, uid: u32) -> Option<Vec<u32>>;
 }
 
-/// This machine's, as its name service knows it: asked through `id`, which brings whatever modules are configured.
+/// This machine's user database, through the command `id`, which uses all configured modules of the name service.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MachineUsers;
 
@@ -60,10 +59,10 @@ impl UserDatabase for MachineUsers {
     }
 }
 
-/// Groups that were looked up a moment ago, and when.
+/// Cached groups by uid, with the boot time of the lookup.
 pub type Known = Mutex<HashMap<u32, (u64, Option<Vec<u32>>)>>;
 
-/// Whom a request is judged as.
+/// The user that a request is judged as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judged {
     pub cred: Cred,
@@ -72,13 +71,13 @@ pub struct Judged {
 }
 
 impl Core {
-    /// Whom a request is judged as; `None`: its session is taken at its word. `user`: the one that the session may act for.
+    /// The user that a request is judged as; `None`: its session is believed. `user`: the one that the session may act for.
     pub fn judged(&self, user: Option<&Cred>, call: u16, body: &[u8]) -> Option<Judged> {
         if user.is_none() && !self.judges() {
             return None;
         }
         let is_anybody = user.is_none();
-        // A request that does not say for whom it is, is the client's own: root's.
+        // A request without a user is the client's own, and so root's.
         let claimed = user.cloned().or_else(|| self.rules.claimed(call, body)).unwrap_or_else(Cred::root);
         Some(Judged { cred: self.believed(claimed), is_anybody })
     }
@@ -91,13 +90,13 @@ impl Core {
         matches!(self.settings.groups, Groups::Server(_))
     }
 
-    /// What is left of a claim. That a kernel has judged it is none: this MDT judges.
+    /// The believed part of a claim. A claim that the client's kernel has checked access counts for nothing: this MDT checks.
     fn believed(&self, claimed: Cred) -> Cred {
         let claimed = claimed.unchecked();
         let cred = match (&self.settings.groups, claimed.uid) {
             (Groups::Client, _) | (_, 0) => claimed,
             (Groups::Server(users), uid) => match self.groups_of(users.as_ref(), uid) {
-                // Of the groups that are the user's, any may be the one that new files get (newgrp).
+                // New files may get any of the user's groups (newgrp).
                 Some(groups) => {
                     let gid = groups.iter().find(|g| **g == claimed.gid).or(groups.first());
                     Cred { uid, gid: gid.copied().unwrap_or(NO_GROUP), groups }
@@ -111,7 +110,7 @@ impl Core {
         }
     }
 
-    /// Asked outside every lock: the answer may take its time.
+    /// Looks groups up outside every lock, because a lookup may take long.
     fn groups_of(&self, users: &dyn UserDatabase, uid: u32) -> Option<Vec<u32>> {
         let now = self.clock.boot_ms();
         if let Some((asked, groups)) = self.known_groups.lock().get(&uid)

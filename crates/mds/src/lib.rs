@@ -1,17 +1,21 @@
 //! The metadata server of one MDT: a volume, an ordered table, sessions, and the executor that runs the rules of `meta`.
 //!
-//! Who brings a mutating request takes the writer's role, or leaves it to who has it. The holder runs the rules of all who came meanwhile
-//! one after the other over snapshot + overlay, appends one log entry, applies it, publishes the new state and tells them.
-//! Reads run over the published state and never wait for a request that changes something.
+//! A thread with a mutating request becomes the executor's leader, or queues the request for the present leader. The leader runs the rules
+//! of all queued requests in order over snapshot + overlay. It appends one log entry, applies it, publishes the new state and reports.
+//! Reads run over the published state and never wait for a mutating request.
 //!
-//! mds-M1: log order is apply order: both are done by who has the writer's role.  mds-M2: nothing is visible or answered before its entry
-//! is in the log.  mds-M3: a refused request changes nothing and leaves no entry; sent again it is judged again.
-//! mds-M4: a request that was carried out is never carried out again: its reply is in the entry that changed things.
+//! Folders, top to bottom (a file imports only from its own folder and those below): `start`, `upkeep`, `serve`, `executor`, `sessions`,
+//! `records`, and the files beside this one.
+//!
+//! mds-M1: log order is apply order, because the leader does both.
+//! mds-M2: no change is visible or answered before its entry is in the log.
+//! mds-M3: a refused request changes nothing and leaves no entry; a repeat of it is judged again.
+//! mds-M4: a request is carried out once: its reply is in the entry with its changes.
 //! mds-M5: ids (fid, lease, session) come from blocks whose limit was flushed before the first was used (rule mds-O5).
-//! mds-M6: objects are destroyed only after the entry that made them dead is flushed.
+//! mds-M6: objects are destroyed only after the flush of the entry that put them into the unlink log.
 //! mds-M7: a reply that lets a client write to objects anew is sent only after its entry is flushed.
 //!
-//! Use: `Mdt::format` once, `Mdt::open`, then `join` with what the MGS answered; put it into a `net::Hub`.
+//! Use: `Mdt::format` once, `Mdt::open`, then `join` with the MGS's reply; put it into a `net::Hub`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that unwraps wrongly fails, as it should"))]
 
@@ -61,21 +65,21 @@ use sessions::{Sessions, grace, locks, shared};
 use start::workers::Workers;
 use upkeep::{check, purge};
 
-/// The engine below the executor: the only place that names one. Tests of this crate run over one that has nothing in memory before
-/// it was asked for, so that whatever reads here is shown to start over.
+/// The engine below the executor; no other place names one. The tests of this crate use an engine that loads each record only after a miss.
+/// So they show that every reader starts over.
 #[cfg(not(test))]
 type Records = kv::Table;
 #[cfg(test)]
 type Records = kv::away::AwayTable;
 
-/// An MDT that serves. Dropping it stops its threads and nothing else: what a killed process leaves behind.
+/// An MDT that serves. Dropping it stops its threads and does nothing else, so the medium is as after a kill.
 pub struct Mdt {
     core: Arc<Core>,
     workers: Workers,
 }
 
-/// What the serving threads and the background threads share.
-/// Taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the role.
+/// The state that serving and background threads share.
+/// Lock order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, then leadership (`role`).
 pub(crate) struct Core {
     volume: Volume,
     kv: Records,
@@ -84,18 +88,18 @@ pub(crate) struct Core {
     sharers: shared::Sharers,
     /// One attach, detach or eviction at a time.
     ending: Mutex<()>,
-    /// With the copies that the last checkpoint has.
+    /// One checkpoint at a time. Holds the copies of records in the last one.
     checkpointing: Mutex<kept::Kept>,
     reserving: Mutex<()>,
     joined: ArcSwapOption<Joined>,
-    /// This start's; the volume's own accessor takes a lock.
+    /// A copy, because the volume's own accessor takes a lock.
     incarnation: Incarnation,
     was_clean: bool,
-    /// When it did, seconds since 1970.
+    /// Time of this start, seconds since 1970.
     started_sec: u64,
-    /// Our mirror's, as the newest map says.
+    /// The epoch of this MDT's mirror in the newest map.
     epoch: AtomicU32,
-    /// Many counts of directories wait to go into their records.
+    /// Many pending counts of directories wait for `fold_counts`.
     counts_long: AtomicBool,
     /// The changelog takes more than its share.
     changes_long: AtomicBool,
@@ -108,32 +112,32 @@ pub(crate) struct Core {
     stopping: AtomicBool,
     room: room::Room,
     locks: locks::Locks,
-    /// Of `Ids`.
+    /// Shared with `Ids`.
     newest_lease: Arc<AtomicU64>,
-    /// mds-M7: the last entry that let a client change objects.
+    /// mds-M7: seq of the last entry that let a client change objects.
     change_let_by: AtomicU64,
-    /// The fsck that is under way, if one is.
+    /// The running fsck.
     checking: Mutex<Option<check::Run>>,
-    /// States of those two. Whoever ends them holds `checkpointing`.
+    /// Snapshots of fsck and backup. A thread that ends them holds `checkpointing`.
     walks: look::Walks<Records>,
-    /// The backup that is under way, if one is.
+    /// The running backup.
     copying: Mutex<Option<backup::Copy>>,
     grace: grace::Grace,
 }
 
 impl Mdt {
-    /// Who this target is, as its superblock says.
+    /// This target's identity in its superblock.
     pub fn label(&self) -> Label {
         self.core.volume.label()
     }
 
-    /// False if the last process that served this target did not stop cleanly, so that the log was replayed.
+    /// False if the last stop was not clean, so that the log was replayed.
     pub fn was_clean(&self) -> bool {
         self.core.was_clean
     }
 
-    /// Takes the place in the cluster that the MGS gave; from here on requests are served and dead objects destroyed.
-    /// The first time it writes the identity to the superblock; later it refuses another one.
+    /// Joins the cluster with the MGS's reply. From here on requests are served and the purge runs.
+    /// The first join writes the identity to the superblock; a later one with another identity is refused.
     pub fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
         self.core.join(reply, fabric)?;
         self.workers.start_purge(&self.core);
@@ -145,24 +149,24 @@ impl Mdt {
         self.core.set_map(map)
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes everything durable that was acknowledged so far.
     pub fn flush(&self) -> Result<(), Fault> {
         self.core.flush().map(|_| ())
     }
 
-    /// Writes all records to a checkpoint, after which the log is as good as empty. The keeper does so when it is half full.
+    /// Writes all records to a checkpoint, which trims the log. The keeper does so when the log is half full.
     pub fn checkpoint(&self) -> Result<(), Fault> {
         self.core.checkpoint_now()
     }
 
-    /// Ends it: requests are refused with `NotReady`, threads end. `clean` writes a checkpoint and the clean mark, so that
-    /// the next start replays nothing and keeps its incarnation. Calling it twice is fine.
+    /// Stops: requests are refused with `NotReady`, and threads end. `clean` writes a checkpoint and the clean mark, so that
+    /// the next start replays nothing and keeps its incarnation. A second call does nothing.
     pub fn stop(&self, clean: bool) -> Result<(), Fault> {
         self.workers.stop(&self.core);
         self.core.close(clean)
     }
 
-    /// What reading requests look at and do not write, but for the time at which a session was last heard of: for who counts that
+    /// Words that reading requests load and do not write (but for a session's time of the last request). A benchmark counts writes to them
     /// with breakpoints.
     pub fn words(&self) -> Vec<Word> {
         let mut words = self.core.kv.words();
@@ -173,17 +177,17 @@ impl Mdt {
         words
     }
 
-    /// What its records take, and how much of that is in memory.
+    /// Size of the table, and how much of it is in memory.
     pub fn figures(&self) -> kv::Figures {
         self.core.kv.figures()
     }
 
-    /// Do several sessions share it, or does one ask to come in?
+    /// Do several sessions share the file system, or does a client ask to attach beside one?
     pub fn is_sharing(&self) -> bool {
         self.core.sharers.is_sharing()
     }
 
-    /// Live sessions, for status displays: id, the client's name, milliseconds since it was last heard of.
+    /// Live sessions, for status displays: id, the client's name, milliseconds since its last request.
     pub fn sessions(&self) -> Vec<(SessionId, String, u64)> {
         self.core.sessions.list(self.core.clock.boot_ms())
     }

@@ -10,7 +10,7 @@ use wire::{Malformed, Wire};
 pub struct Done {
     /// The reply's body without its head. Empty for a request older than its slot's last.
     pub reply: Arc<[u8]>,
-    /// Of the operation that holds the change; 0 if nothing changed.
+    /// Of the operation in the log; 0 if nothing changed.
     pub seq: Seq,
 }
 
@@ -19,12 +19,12 @@ pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
         .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
 }
 
-/// A reply to what leaves no entry.
+/// The reply of a call that makes no log entry.
 pub fn plain<T: Wire>(reply: T) -> Done {
     Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
 }
 
-/// The refusal of a request that changes things without a session.
+/// The refusal of a mutating request without a session.
 pub fn refuse_observer() -> Fault {
     Fault::new(
         Code::BadRequest,

@@ -1,5 +1,5 @@
-//! The seam to the rules: what the executor asks of them. `MetaRules` are the rules of crate `meta`; tests bring a few lines
-//! of their own, so that the executor is tested for what it promises whatever the rules are.
+//! The interface to the rules. `MetaRules` are the rules of crate `meta`. Tests have small rules of their own, so that they test the
+//! executor's promises whatever the rules are.
 
 use meta::{Ctx, Txn, View};
 use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
@@ -26,7 +26,7 @@ pub trait Rules: Send + Sync {
         reply: &mut Vec<u8>,
         out: &mut Buf,
     ) -> Result<(), Fault>;
-    /// Who a request says that it is for.
+    /// The user that a request claims to act for.
     fn claimed(&self, _call: u16, _body: &[u8]) -> Option<Cred> {
         None
     }
@@ -34,27 +34,27 @@ pub trait Rules: Send + Sync {
     fn format(&self, txn: &mut dyn Txn, now: Time);
     /// Was `format` ever done here?
     fn is_formatted(&self, view: &dyn View) -> bool;
-    /// Records without which no start is possible, or no change: checkpoints have them twice.
+    /// Records without which no start or no change is possible. Checkpoints have them twice.
     fn needed(&self) -> Vec<Key> {
         Vec::new()
     }
     /// Up to `max` files behind `after` that were unlinked while they were open, with the sessions that hold them.
     fn orphans(&self, view: &dyn View, after: Fid, max: usize) -> Vec<(Fid, SessionId)>;
-    /// The session that holds such a file, if this is the record that says so.
+    /// The session that holds an orphan, if this is an orphan's record.
     fn orphan_in(&self, key: &Key, value: &[u8]) -> Option<SessionId>;
-    /// An orphan's end: it is gone, its objects wait for the purge.
+    /// Ends an orphan: its objects go to the unlink log, for the purge.
     fn reap(&self, txn: &mut dyn Txn, fid: Fid) -> Result<(), Fault>;
-    /// An orphan's holder lets it go: it becomes `next`'s, or ends.
+    /// An orphan's holder releases it: it passes to `next`, or ends.
     fn leave_orphan(&self, txn: &mut dyn Txn, fid: Fid, next: Option<SessionId>) -> Result<(), Fault>;
     /// The session that keeps an orphan.
     fn orphan_holder(&self, view: &dyn View, fid: Fid) -> Option<SessionId>;
-    /// Nobody has the file open for writing any more.
+    /// No session has the file open for writing any more.
     fn rest(&self, txn: &mut dyn Txn, fid: Fid, era: u64) -> Result<(), Fault>;
-    /// Up to `max` files whose objects wait to be destroyed, in the order of their records; none behind the last is looked at.
+    /// Up to `max` files of the unlink log, in the order of their records. It reads no record behind the last one.
     fn dead_list(&self, view: &dyn View, max: usize) -> Vec<(Fid, Layout)>;
-    /// Is this the record of a file whose objects wait to be destroyed?
+    /// Is this a record of the unlink log?
     fn is_dead(&self, key: &Key) -> bool;
-    /// The objects are destroyed: the record may go.
+    /// Removes a record of the unlink log, after its objects were destroyed.
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);
     /// Are the records those of `meta::counts`?
     fn counts(&self) -> bool {

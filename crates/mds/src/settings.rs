@@ -1,4 +1,4 @@
-//! What can be set of an MDT, with defaults that suit a mount.
+//! Settings of an MDT, with defaults that suit a mount.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::{Clock, MachineClock, MetaRules, Rules};
 /// How an MDT behaves. `Default` is what the servers use.
 #[derive(Clone)]
 pub struct Settings {
-    /// Time between flushes of what nobody asked to be flushed. After `join` the cluster map's value counts.
+    /// Time between background flushes. After `join` the cluster map's value counts.
     pub commit_interval: Duration,
-    /// A session not heard of for this long may be ended when another client wants its place.
+    /// A session without requests for this long may be evicted when another client attaches.
     pub session_ttl: Duration,
     /// False: no threads; the owner flushes and checkpoints by hand (tests of power loss, which need every step to repeat).
     pub background: bool,
-    /// That records may take in memory; what was not used lately is on the medium only. Changes since the last checkpoint are in memory
-    /// whatever this says.
+    /// Bytes of records in memory; records not used lately are on the medium only. Changes since the last checkpoint stay in memory
+    /// beyond this bound.
     pub cache_bytes: u64,
     pub groups: Groups,
     /// Root becomes this user; `None`: it stays root.

@@ -1,5 +1,7 @@
-//! mds-O5: fids, lease numbers and session ids are drawn from blocks that were reserved ahead, in entries that were flushed
-//! before the first id of the block was given out. A power loss skips what was left of a block and repeats nothing.
+//! Counters of fids, lease numbers and session ids.
+//!
+//! mds-O5: ids come from blocks that a log entry reserves. The entry is flushed before the first id of its block is given out. A power loss
+//! skips the rest of a block and repeats no id.
 //!
 //! mds-I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
 //! yet flushed above `limit`).  mds-I2: `next` only rises.
@@ -16,11 +18,11 @@ use types::{Code, Fault, Fid, Key, SessionId, Shard};
 pub const KIND_COUNTER: u8 = meta::keys::COUNTER;
 /// Ids in a block: at 100,000 creates per second one flush every 0.65 s, and 2^48 fids outlast four billion restarts.
 pub const BLOCK: u64 = 65_536;
-/// Most ids that one transaction may draw; so many are at hand before it starts.
+/// Most ids that one transaction may draw. A transaction starts only with so many left.
 pub const TXN_IDS_MAX: u64 = 64;
-/// A stored limit above this is not ours: ids rise by what a device can log, and further on blocks would overflow.
+/// A stored limit above this is damage: no device can log so many blocks, and blocks behind it would overflow.
 const LIMIT_MAX: u64 = u64::MAX >> 2;
-/// With fewer left the next block is reserved in the background.
+/// With fewer ids left, the flusher reserves the next block.
 const LOW: u64 = BLOCK / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +60,13 @@ impl Counter {
 pub struct Ids {
     shard: Shard,
     counters: [Counter; 3],
-    /// The newest lease number, for those who may not wait for the writer.
+    /// The newest lease number, for threads that must not wait for the leader.
     newest_lease: Arc<AtomicU64>,
 }
 
 impl Ids {
-    /// Where a table stands: everything up to the reserved limits counts as used. Nothing can be drawn before `promise`,
-    /// a flush and `keep`.
+    /// The counters of a table. All ids below the reserved limits count as used. No id can be drawn before `promise`, a flush
+    /// and `keep`.
     pub fn load(view: &dyn View) -> Result<Ids, Fault> {
         let first = |w: Which| if w == Which::Fid { Fid::FIRST } else { 1 };
         let mut counters = ALL.map(|w| Counter { next: first(w), limit: first(w), promised: first(w) });
@@ -78,12 +80,12 @@ impl Ids {
                 counters[which as usize - 1] = Counter { next: start, limit: start, promised: start };
             }
         }
-        // Any below may have been given before the restart.
+        // Every number below may have been given out before the restart.
         let newest_lease = Arc::new(AtomicU64::new(counters[Which::Lease as usize - 1].next - 1));
         Ok(Ids { shard: Shard(0), counters, newest_lease })
     }
 
-    /// Of fids' counters and of sessions none from here on was given out.
+    /// The limits of fid counters and sessions: no id from there on was given out.
     pub fn limits(&self) -> (u64, SessionId) {
         (self.counters[0].limit, SessionId(self.counters[2].limit))
     }
@@ -93,12 +95,12 @@ impl Ids {
         self.newest_lease.clone()
     }
 
-    /// Fids are drawn under this shard; known once the MDT has registered, before the first is drawn.
+    /// Sets the shard of fids. It is known once the MDT has registered, before the first fid is drawn.
     pub fn set_shard(&mut self, shard: Shard) {
         self.shard = shard
     }
 
-    /// Is it time to reserve in the background?
+    /// Should the flusher reserve the next block?
     pub fn are_low(&self) -> bool {
         self.counters.iter().any(|c| c.left() < LOW && c.promised == c.limit)
     }
@@ -107,7 +109,7 @@ impl Ids {
         self.counters.iter().all(|c| c.left() >= TXN_IDS_MAX)
     }
 
-    /// The entry that reserves another block for every counter that is low. `keep` what it returns once that is flushed.
+    /// The changes that reserve a block for every low counter. Once their entry is flushed, pass the promise to `keep`.
     pub fn promise(&mut self) -> Result<(Batch, Promise), Fault> {
         let mut batch = Batch::new();
         for which in ALL {
@@ -115,7 +117,7 @@ impl Ids {
             if c.left() >= LOW {
                 continue;
             }
-            // A promise whose flush failed is made anew, further on: what it covered is skipped.
+            // A promise whose flush failed is followed by one further on; the ids of the failed one are skipped.
             c.promised += BLOCK;
             if which == Which::Fid && c.promised > 1 << 48 {
                 return Err(Fault::new(
@@ -145,7 +147,7 @@ impl Ids {
     pub fn next_lease(&mut self) -> Option<u64> {
         let number = self.counters[1].draw()?;
         debug_assert!(number > self.newest_lease.load(Ordering::SeqCst), "lease numbers rise");
-        // Before anybody is told it, so before any object sees it.
+        // Before the number leaves, so before any object has it.
         self.newest_lease.store(number, Ordering::SeqCst);
         Some(number)
     }
@@ -153,14 +155,14 @@ impl Ids {
         self.counters[2].draw().map(SessionId)
     }
 
-    /// As if everything below had been given out, in this process and flushed: for the test of the low half's end.
+    /// As if all numbers below had been given out, for the test of the low half's overflow.
     #[cfg(test)]
     pub fn skip_leases_to(&mut self, next: u64) {
         self.counters[1] = Counter { next, limit: next + BLOCK, promised: next + BLOCK };
         self.newest_lease.store(next - 1, Ordering::SeqCst);
     }
 
-    /// As if so many had been given out.
+    /// As if `some` fids had been given out.
     #[cfg(test)]
     pub fn skip_fids(&mut self, some: u64) {
         self.counters[0].next += some;
@@ -176,8 +178,7 @@ impl Ids {
 #[derive(Clone, Copy, Debug)]
 pub struct Promise([u64; 3]);
 
-/// What a restored MDT skips of each counter: at 100,000 a second those of 127 days, for which a backup is old enough; and fids last for 256
-/// restores.
+/// Ids that a restored MDT skips of each counter: 127 days at 100,000 a second, more than any backup's age. Fids last for 256 restores.
 const RESTORE_SKIP: u64 = 1 << 40;
 
 /// The counters' records as a restored MDT has them.
@@ -192,7 +193,7 @@ pub fn raised(view: &dyn View) -> Result<Vec<(Key, Value)>, Fault> {
     Ok(all)
 }
 
-/// Of the counters' records.
+/// Keys of the counters' records.
 pub fn keys() -> [Key; 3] {
     ALL.map(key)
 }
@@ -208,7 +209,7 @@ fn damaged(key: &Key) -> Fault {
     )
 }
 
-/// For who draws no lease numbers.
+/// The `lease_high` of a transaction that draws no lease numbers.
 pub fn no_lease() -> Cell<u32> {
     Cell::new(0)
 }

@@ -1,8 +1,8 @@
-//! The few records without which an MDT does not start, or makes nothing (the root directory, what is reserved of ids, the totals, that
-//! directories are counted): the head of a checkpoint has copies of them, so that a leaf that rots is not the loss of all the others.
+//! Copies of the few records that every start or every change needs: root directory, id counters, totals, the mark that directories are
+//! counted. The head of a checkpoint has them, so that a damaged leaf does not lose the whole MDT.
 //!
-//! mds-KP1: copies are of the state that the checkpoint is of. A start that finds such a record lost puts its copy in its place before the log
-//! is replayed.  mds-KP2: what the table does not give back at a checkpoint has not changed since the one before, whose copy is kept.
+//! mds-KP1: the copies are of the checkpoint's state. A start that finds such a record damaged puts its copy in place before it replays.
+//! mds-KP2: a record that cannot be read at a checkpoint has not changed since the one before, so that one's copy is kept.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub const KIND_COPY: u8 = meta::keys::COPY;
 pub struct Kept(BTreeMap<Key, Value>);
 
 impl Kept {
-    /// Of a state; `before`: those of the checkpoint before.
+    /// The copies of a state. `before`: those of the checkpoint before.
     pub fn of<E: Engine>(kv: &E, snap: &E::Snap, keys: &[Key], before: &Kept) -> Kept {
         let mut kept = BTreeMap::new();
         for key in keys {
@@ -39,14 +39,14 @@ impl Kept {
         self.0.get(key)
     }
 
-    /// For a checkpoint.
+    /// The records for a checkpoint.
     pub fn records(&self) -> impl Iterator<Item = (Key, Value)> + '_ {
         let key =
             |key: &Key| Key::new(&[&[KIND_COPY], key.as_bytes()].concat()).expect("these keys are short");
         self.0.iter().map(move |(of, value)| (key(of), value.clone()))
     }
 
-    /// Takes a record of a checkpoint back.
+    /// Takes back a record of a checkpoint.
     pub fn restore(&mut self, key: &Key, value: &Value) -> Result<(), &'static str> {
         let of = key.as_bytes().get(1..).and_then(Key::new).ok_or("its key")?;
         match self.0.insert(of, value.clone()) {
@@ -55,7 +55,7 @@ impl Kept {
         }
     }
 
-    /// mds-KP1. By who opened the table, which has all up to `at`.
+    /// mds-KP1. Runs after the table was opened and before the replay. `at`: seq of the checkpoint.
     pub fn put_back<E: Engine>(&self, kv: &E, at: Seq) -> Result<(), Fault> {
         for (key, value) in &self.0 {
             match look(kv, &mut |view| meta::View::get(view, key).is_some()) {

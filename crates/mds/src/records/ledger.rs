@@ -1,10 +1,11 @@
-//! The changelog: what the rules note of each operation, kept in the table until all consumers have acknowledged it (decision 0032).
+//! The ledger of the changelog: numbers, sizes and consumers of the notes that rules make of each operation (decision 0032).
 //!
-//! mds-C1: a change and its record are in the same entry of the log, so there is never one without the other while somebody is registered
-//!     who wants to know.  mds-C2: numbers rise by one. Only what is flushed is told, and a start goes on behind what survived: so a number
-//!     that was told means that change for ever.  mds-C3: a record is kept until every consumer has acknowledged it, or has it among what it
-//!     is told to have lost.  mds-C4: records take a share of the MDT's room and no more; beyond it the oldest half is lost, and people and
-//!     who still wanted it are told.
+//! mds-C1: a change and its changelog record are in the same log entry. So no registered consumer sees one without the other.
+//! mds-C2: numbers rise by one. Only flushed records are sent, and a start goes on behind the surviving ones. So a number that was sent
+//!     means that change for ever.
+//! mds-C3: a record is kept until every consumer has acknowledged it, or has been notified of its loss.
+//! mds-C4: records take a bounded share of the MDT's space. Beyond it the oldest half is abandoned. The log and the consumers that still
+//!     wanted some of it are notified.
 
 pub mod load;
 
@@ -18,27 +19,26 @@ use types::{Code, Fault, Key, Seq, SessionId, Time};
 use crate::records::look::until_loaded;
 use crate::records::overlay::Layer;
 
-/// A typical record with its key.
+/// Bytes of a typical record with its key.
 const RECORD_BYTES: u64 = 64;
-/// Entries whose flush is awaited one by one; later ones are told together.
+/// Entries whose flush is tracked one by one; later ones are tracked together.
 const UNFLUSHED_MAX: usize = 4096;
 
-/// What is known of the changelog without a look into the table.
+/// The state of the changelog that is in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub consumers: BTreeMap<u32, ConsumerRecord>,
-    /// The newest id that was given to any.
+    /// The newest id that any consumer got.
     pub newest_consumer: u32,
-    /// The first record that is there; `last + 1` if none is. All from here to `last` are there.
+    /// The first record; `last + 1` if there is none. The table has all from here to `last`.
     pub first: u64,
     pub last: u64,
-    /// `bytes_before` of the first record, and of the next one that is made.
+    /// `bytes_before` of the first record, and of the next one to be made.
     pub first_at: u64,
     pub next_at: u64,
 }
 
-/// What the records of a backup leave of its changelog: nobody is registered, and what came after the backup had numbers that are not
-/// given again.
+/// The changelog of a restored MDT: no consumer is registered, and numbers that may have been given after the backup are skipped.
 #[derive(Default)]
 pub struct Left {
     is_any: bool,
@@ -51,7 +51,7 @@ const NUMBERS_AFTER_BACKUP: u64 = 1 << 32;
 const CONSUMERS_AFTER_BACKUP: u32 = 1 << 16;
 
 impl Left {
-    /// Is it of the changelog? Then it is not to be restored.
+    /// Takes a record of the changelog, which is not restored. False: it is another record.
     pub fn takes(&mut self, key: &Key, value: &[u8]) -> bool {
         let (last, consumer) = match key.as_bytes().first() {
             Some(&keys::CHANGE) => (number_of(key), None),
@@ -76,19 +76,19 @@ impl Left {
     }
 }
 
-/// The ledger, and what follows from it and from flushes. By who has the writer's role.
+/// The ledger, and the records that are not flushed yet. Only the leader uses it.
 #[derive(Debug, Default)]
 pub struct Changelog {
     pub ledger: Ledger,
-    /// What anybody wants to know.
+    /// The union of all consumers' masks.
     mask: u64,
-    /// Everything up to here is flushed.
+    /// Records up to this number are flushed.
     pub flushed: u64,
-    /// Entries that may not be, each with its last operation and its last record.
+    /// Entries that may be unflushed: seq of the last operation, number of the last record.
     unflushed: VecDeque<(Seq, u64)>,
 }
 
-/// Of an entry in the making: records, and the bytes that they take.
+/// The changelog records of a draft, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     pub records: u64,
@@ -96,7 +96,7 @@ pub struct Noted {
 }
 
 impl Ledger {
-    /// Up to here no consumer wants anything.
+    /// Every consumer has acknowledged the records up to here.
     pub fn floor(&self) -> u64 {
         self.consumers.values().map(|c| c.acked).min().unwrap_or(self.last)
     }
@@ -114,8 +114,8 @@ impl Ledger {
         self.consumers.get_mut(&id).ok_or_else(|| no_consumer(id))
     }
 
-    /// The oldest half of the records is given up, but nothing that is not flushed: what is told to be lost is no later change's number,
-    /// either (mds-C2). The consumers that still wanted some of it.
+    /// Abandons the oldest half of the records, but no unflushed one, since a lost number must not become another change's (mds-C2).
+    /// Returns the consumers that still wanted some of it.
     pub fn give_up(&mut self, flushed: u64) -> Vec<Given> {
         let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
@@ -129,7 +129,7 @@ impl Ledger {
             .collect()
     }
 
-    /// What makes `next` of it in the table; `forgotten`: numbers of the records that go.
+    /// The table's changes from this ledger to `next`. `forgotten`: numbers of records to delete.
     pub fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
         assert!(next.last >= self.last, "mds-C2: numbers rise");
         assert!(next.newest_consumer >= self.newest_consumer, "ids of consumers rise");
@@ -147,7 +147,7 @@ impl Ledger {
     }
 }
 
-/// What a consumer will not be told.
+/// Records that a consumer has lost.
 pub struct Given {
     pub name: String,
     pub is_news: bool,
@@ -156,7 +156,7 @@ pub struct Given {
 }
 
 impl Changelog {
-    /// At a start: what the table has is flushed.
+    /// Loads the changelog at a start, when all records of the table are flushed.
     pub fn load<E: Engine>(kv: &E) -> Result<Changelog, Fault> {
         let ledger = until_loaded(kv, &mut || Ledger::load(&kv.reader()))?;
         let mut changelog = Changelog { flushed: ledger.last, ..Changelog::default() };
@@ -178,7 +178,7 @@ impl Changelog {
         self.ledger = ledger;
     }
 
-    /// Records of an operation's notes, behind those that its entry has already.
+    /// Makes records of an operation's notes, numbered behind those of the draft.
     pub fn records(&self, noted: &mut Noted, time: Time, session: SessionId, notes: Vec<Note>) -> Layer {
         let record = |note| {
             let bytes_before = self.ledger.next_at + noted.bytes;
@@ -191,7 +191,7 @@ impl Changelog {
         notes.into_iter().map(record).collect()
     }
 
-    /// An entry with such records is in the log; `seq`: of its last operation.
+    /// Adds an entry's records once it is in the log. `seq`: of its last operation.
     pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
         assert!(noted.records > 0, "an entry without records is not added");
         assert!(noted.bytes >= noted.records, "each record takes bytes");
@@ -222,7 +222,7 @@ impl Changelog {
         self.ledger.bytes()
     }
 
-    /// First and last of the records.
+    /// The numbers of the first and the last record.
     #[cfg(test)]
     pub fn numbers(&self) -> (u64, u64) {
         (self.ledger.first, self.ledger.last)

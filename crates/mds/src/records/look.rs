@@ -1,9 +1,9 @@
-//! Reading the newest records: what the rules see of them, and what happens when some of them are not in memory.
+//! Reading the newest records: the rules' view of them, and retries when some of them are not in memory.
 //!
-//! The rules' traits know no damage and no absence, so what goes wrong below them is kept here (`trouble`).
-//! mds-V1: after trouble nothing that a rule computed is used, nor why it refused.
+//! The rules' traits have no errors for damage and absence, so such errors are noted here (`trouble`).
+//! mds-V1: after trouble no result of a rule is used, nor its reason for a refusal.
 //!
-//! What was absent is brought, and the reading starts over.
+//! Absent records are loaded, and the read starts over.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -13,19 +13,19 @@ use kv::{Absent, Damage, Engine, Miss, View as _};
 use parking_lot::{Mutex, RwLock};
 use types::{Code, Fault, Key};
 
-/// How often one request may start over because records had to be brought: a page of a listing with attributes looks at 4096
-/// inodes, each of which may be away. More means that what was brought does not stay.
+/// Retries of one request for absent records. A page of a listing with attributes reads 4096 inodes, each of which may be absent.
+/// More retries mean that loaded records are evicted at once.
 const LOADS_MAX: u32 = 8192;
 
-/// Why what a rule computed must not be used.
+/// The reason why a rule's result must not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Damage(Damage),
-    /// Bring it, and start over.
+    /// Load it, and start over.
     Absent(Absent),
     /// The rule drew more ids than are reserved.
     NoIds,
-    /// What a checkpoint or the next start would refuse must not get into the log.
+    /// A value longer than a checkpoint or the next start accepts, so it must not get into the log.
     TooLong(Key),
 }
 
@@ -52,8 +52,8 @@ impl From<Trouble> for Fault {
     }
 }
 
-/// Does `attempt` until it misses nothing any more. No lock that others wait for is held meanwhile: a load takes as long as a
-/// medium does.
+/// Repeats `attempt` until all its records are in memory. The caller holds no lock that other threads wait for, because a load reads the
+/// medium.
 pub fn until_loaded<E: Engine, T>(
     kv: &E,
     attempt: &mut dyn FnMut() -> Result<T, Trouble>,
@@ -77,12 +77,12 @@ pub fn loaded<E: Engine>(kv: &E, what: Absent) -> Result<(), Fault> {
     })
 }
 
-/// What `read` finds in the newest state. It may run several times, and what it gave before is void then.
+/// Runs `read` over the newest state. It may run several times; only the last result counts.
 pub fn look<E: Engine, T>(kv: &E, read: &mut dyn FnMut(&SnapView<'_>) -> T) -> Result<T, Fault> {
     look_over(kv, |view| SnapView::new(view), read)
 }
 
-/// As `look`, for who takes records one by one, and is not to be kept from the others by some that are lost.
+/// As `look`, but ranges skip damaged records. For callers that handle records one by one.
 pub fn look_around<E: Engine, T>(kv: &E, read: &mut dyn FnMut(&SnapView<'_>) -> T) -> Result<T, Fault> {
     look_over(kv, |view| SnapView::around(view), read)
 }
@@ -101,7 +101,7 @@ fn look_over<E: Engine, T>(
         Err(Trouble::Absent(what)) => what,
         done => return done.map_err(Fault::from),
     };
-    // From here on over one state: what was brought for it stays, however little memory there is for others.
+    // From here on over one snapshot, which keeps the records that are loaded for it, however little memory there is.
     let snap = kv.snapshot();
     loaded(kv, what)?;
     until_loaded(kv, &mut || over(&snap))
@@ -113,16 +113,16 @@ pub struct Page {
     pub next: Next,
 }
 
-/// What is behind a page.
+/// The continuation of a page.
 pub enum Next {
     Nothing,
     /// From this key on.
     More(Key),
-    /// And from its end on what is known again.
+    /// Damaged records; the walk continues at the end of this range.
     Damage(Damage),
 }
 
-/// From `from` on, until there are so many records, or so many bytes.
+/// The records from `from` on, up to `records_max` of them or about `bytes_max` bytes.
 pub fn page<E: Engine>(
     kv: &E,
     snap: &E::Snap,
@@ -157,11 +157,11 @@ pub fn page<E: Engine>(
     })
 }
 
-/// Leaves that are brought for a walk before it forgets them.
+/// Leaves loaded for a walk before it forgets them.
 const LOADS_KEPT: u64 = 4096;
 
-/// A state that somebody goes through from end to end, whatever its size: what is brought for it does not stay. It may be ended from
-/// outside, for it keeps the places of leaves.
+/// A snapshot that fsck or a backup walks from end to end. Leaves loaded for it are forgotten from time to time, to bound memory.
+/// A checkpoint may end it, because the snapshot keeps leaves' places on the medium.
 pub struct Walk<E: Engine>(RwLock<Option<Walked<E>>>);
 
 struct Walked<E: Engine> {
@@ -174,7 +174,7 @@ impl<E: Engine> Walk<E> {
         Walk(RwLock::new(Some(Walked { snap, loads: 0 })))
     }
 
-    /// The next slice. Whoever ends the walk waits for that: so it waits for nobody but the medium.
+    /// Runs the next slice. A checkpoint that ends the walk waits for the slice, so `f` may wait only for the medium.
     pub fn slice<T>(&self, kv: &E, f: impl FnOnce(&E::Snap) -> Result<T, Fault>) -> Result<T, Fault> {
         self.forget(kv);
         match &*self.0.read() {
@@ -195,13 +195,13 @@ impl<E: Engine> Walk<E> {
         }
     }
 
-    /// False: it was ended before.
+    /// False: it had ended before.
     fn end(&self) -> bool {
         self.0.write().take().is_some()
     }
 }
 
-/// Those that are under way.
+/// The walks under way.
 pub struct Walks<E: Engine>(Mutex<Vec<Weak<Walk<E>>>>);
 
 impl<E: Engine> Default for Walks<E> {
@@ -219,18 +219,18 @@ impl<E: Engine> Walks<E> {
         walk
     }
 
-    /// Ends all; how many there were.
+    /// Ends all walks. Returns their number.
     pub fn end(&self) -> usize {
         let walks = std::mem::take(&mut *self.0.lock());
         walks.iter().filter_map(Weak::upgrade).filter(|walk| walk.end()).count()
     }
 }
 
-/// A state as the rules read it.
+/// A state as the rules read it, with the trouble that they met.
 pub struct SnapView<'a> {
     pub snap: &'a dyn kv::View,
     trouble: RefCell<Option<Trouble>>,
-    /// Ranges go on behind what is lost.
+    /// Ranges go on behind damaged records.
     goes_around: bool,
 }
 
@@ -243,13 +243,13 @@ impl<'a> SnapView<'a> {
         SnapView { goes_around: true, ..SnapView::new(snap) }
     }
 
-    /// Ends the reading: was everything that it saw good?
+    /// Ends the read: an error if it met trouble.
     pub fn finish(self) -> Result<(), Trouble> {
         self.trouble.into_inner().map_or(Ok(()), Err)
     }
 
-    /// The first trouble counts, but for absence, which is only this attempt's: damage shows again in the next. What a rule finds absent after
-    /// that, it may want once it starts over: all of it is brought at once.
+    /// Keeps the first trouble, but absence overrules damage: the next attempt meets the damage again. Further absent records are joined,
+    /// since the next attempt may need them too, and all are loaded at once.
     pub fn note(&self, trouble: impl Into<Trouble>) {
         match (&mut *self.trouble.borrow_mut(), trouble.into()) {
             (Some(Trouble::Absent(all)), Trouble::Absent(more)) => all.join(more),

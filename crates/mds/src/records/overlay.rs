@@ -1,4 +1,4 @@
-//! A transaction as the rules see it: a snapshot, what the operations before it in the same entry changed, and its own changes on top.
+//! A transaction as the rules see it: a snapshot, the changes of earlier operations of the same entry, and its own changes on top.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -12,19 +12,19 @@ use wire::changelog::ChangeOp;
 use crate::records::ids::Ids;
 use crate::records::look::{SnapView, Trouble};
 
-/// Changes that lie over a state; `None` hides what is below.
+/// Changes on top of a state; `None` deletes the record below.
 pub type Layer = BTreeMap<Key, Option<Value>>;
 
 /// A transaction.
 pub struct Overlay<'a> {
     base: SnapView<'a>,
-    /// Of the operations before it.
+    /// Changes of earlier operations of the entry.
     below: &'a Layer,
     changes: Layer,
     ids: &'a mut Ids,
-    /// What the high half of lease numbers adds to the epoch; see `Ids::next_lease`.
+    /// The high half of the lease number, which is added to the epoch; see `Ids::next_lease`.
     lease_high: &'a Cell<u32>,
-    /// What is noted, by `ChangeOp::bit`.
+    /// Operations to note for the changelog, by `ChangeOp::bit`.
     mask: u64,
     notes: Vec<Note>,
     looks: Cell<u64>,
@@ -41,7 +41,7 @@ impl<'a> Overlay<'a> {
         Overlay { base, below, changes, ids, lease_high, mask: 0, notes, looks: Cell::new(0) }
     }
 
-    /// What of `mask` is done shall be noted.
+    /// Notes the operations of `mask` for the changelog.
     pub fn noting(self, mask: u64) -> Self {
         Overlay { mask, ..self }
     }
@@ -50,7 +50,7 @@ impl<'a> Overlay<'a> {
         std::mem::take(&mut self.notes)
     }
 
-    /// How many records it was asked for by key.
+    /// Number of records that were read by key.
     pub fn looks(&self) -> u64 {
         self.looks.get()
     }
@@ -69,7 +69,7 @@ impl<'a> Overlay<'a> {
         self.changes.iter().filter(|(_, v)| v.is_some()).map(|(k, _)| k)
     }
 
-    /// Its own changes, if nothing went wrong.
+    /// The transaction's own changes, or its trouble.
     pub fn finish(self) -> Result<Layer, Trouble> {
         self.base.finish()?;
         let too_long =
@@ -80,7 +80,7 @@ impl<'a> Overlay<'a> {
         Ok(self.changes)
     }
 
-    /// Sets trouble when ids ran out; the default that stands in is never used (mds-V1).
+    /// Notes trouble when ids ran out. The default is then returned and never used (mds-V1).
     fn drawn<T: Default>(&self, id: Option<T>) -> T {
         id.unwrap_or_else(|| {
             self.base.note(Trouble::NoIds);
@@ -93,7 +93,7 @@ impl View for Overlay<'_> {
     fn get(&self, key: &Key) -> Option<Cow<'_, [u8]>> {
         self.looks.set(self.looks.get() + 1);
         match self.changes.get(key).or_else(|| self.below.get(key)) {
-            // Made a moment ago: the bytes are those that the CRC was computed from.
+            // Not verified: the CRC was computed from these bytes in memory.
             Some(value) => value.as_ref().map(|v| Cow::Borrowed(v.raw())),
             None => self.base.get(key),
         }
@@ -109,7 +109,7 @@ impl View for Overlay<'_> {
     }
 }
 
-/// Takes a record; false: no more are wanted.
+/// Takes a record; false ends the range.
 type Take<'f> = dyn FnMut(&Key, &[u8]) -> bool + 'f;
 
 /// Gives `f` the records of `base` with those of `layer` on top, in key order.
@@ -147,8 +147,7 @@ impl Txn for Overlay<'_> {
         self.changes.insert(key, Some(Value::new(&value)));
     }
     fn delete(&mut self, key: &Key) {
-        // What was never stored needs no deletion in the log.
-        // What was damaged may go.
+        // A record that was never stored needs no deletion in the log. A damaged one counts as stored, and may be deleted.
         let is_stored = match self.below.get(key) {
             Some(value) => value.is_some(),
             None => match self.base.snap.get(key).map(|value| value.is_some()) {

@@ -1,7 +1,8 @@
-//! The MDT's log record: who asked, what they were answered, what changed. The byte form is in `docs/formats/mdt.md`.
+//! The MDT's log record: requests, their replies, and all changes. The byte form is in `docs/formats/mdt.md`.
 //!
-//! mds-R1: decoding never panics and allocates no more than a small multiple of the bytes at hand.  mds-R2: every value comes with the
-//! CRC that it was made with, and decoding checks it.  mds-R3: reserved bytes are zero, else the record is of a later version.
+//! mds-R1: decoding never panics, and allocates a small multiple of its input at most.
+//! mds-R2: every value has the CRC that it was made with, and decoding checks it.
+//! mds-R3: reserved bytes are zero, else the record is of a later version.
 
 use std::sync::Arc;
 
@@ -11,11 +12,11 @@ use wire::{Malformed, Reader, Wire};
 
 /// Version of the record's form. A later one is refused: the program that wrote it can read it.
 const VERSION: u8 = 2;
-/// As it was when an entry held one operation; read, and written no more.
+/// The version when an entry held one operation; read, and no longer written.
 const VERSION_OF_ONE: u8 = 1;
 const DELETE: u8 = 0;
 const PUT: u8 = 1;
-/// Fewest bytes that a change takes; bounds what a count is believed to mean.
+/// Fewest bytes of a change; bounds the count of changes.
 const CHANGE_BYTES_MIN: usize = 2;
 /// Bytes before the first member.
 #[cfg(test)]
@@ -23,8 +24,8 @@ const HEAD_BYTES: usize = 16;
 /// Bytes of a member beside its reply.
 const MEMBER_BYTES: usize = 22;
 
-/// The request that an operation answers, for exactly-once. Without one: internal operations (ids reserved, sessions ended), and
-/// requests that want no slot.
+/// The request that an operation answers, for exactly-once. Internal operations (ids reserved, sessions ended) and requests without a
+/// slot have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub session: SessionId,
@@ -33,7 +34,7 @@ pub struct Origin {
     pub sequence: u32,
 }
 
-/// A request that an entry carried out. Its seq is the entry's plus its place.
+/// A request that an entry carried out. Its seq is the entry's seq plus its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// For audit.
@@ -46,14 +47,14 @@ pub struct Member {
 /// One log entry's payload, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// In the order in which they were carried out; none: an internal change.
+    /// In execution order; empty for an internal change.
     pub members: Vec<Member>,
-    /// Of all members together.
+    /// The changes of all members together.
     pub changes: Batch,
 }
 
 impl Record {
-    /// Operations of the entry: so many seqs it takes.
+    /// Operations of the entry, which are the seqs that it takes.
     pub fn ops(&self) -> u32 {
         ops_of(&self.members)
     }
@@ -64,14 +65,14 @@ pub fn ops_of(members: &[Member]) -> u32 {
     members.len().max(1) as u32
 }
 
-/// Bytes that a member with these changes adds to a record, or few more.
+/// Bytes that a member with these changes adds to a record, or a few more.
 pub fn bytes_of<'a>(reply: &[u8], changes: impl Iterator<Item = (&'a Key, Option<&'a Value>)>) -> usize {
     let of_change =
         |(key, value): (&Key, Option<&Value>)| 10 + key.as_bytes().len() + value.map_or(0, |v| v.raw().len());
     MEMBER_BYTES + reply.len() + changes.map(of_change).sum::<usize>()
 }
 
-/// Puts the bytes of a record into `out`, in place of what was there. Takes its parts by reference: this runs for every entry.
+/// Replaces `out` with the bytes of a record. Takes the parts by reference, because it runs for every entry.
 pub fn encode(members: &[Member], changes: &Batch, out: &mut Vec<u8>) {
     assert!(members.len() <= usize::from(u16::MAX), "the count of members fits its field");
     out.clear();
@@ -129,7 +130,7 @@ pub fn decode(bytes: &[u8]) -> Result<Record, Malformed> {
     Ok(Record { members, changes })
 }
 
-/// Members, and how many changes follow.
+/// The members, and the number of changes that follow.
 fn get_members(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
     let (n, count, len) = (u16::get(r)? as usize, u32::get(r)? as usize, u32::get(r)? as usize);
     if u32::get(r)? != 0 {
@@ -150,7 +151,7 @@ fn get_members(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
     Ok((members, count))
 }
 
-/// The same of version 1. Call 0 is of the MDT itself.
+/// As `get_members`, of version 1. Call 0 is the MDT's own.
 fn get_one(r: &mut Reader<'_>) -> Result<(Vec<Member>, usize), Malformed> {
     let (call, slot, session, sequence) = (u16::get(r)?, u32::get(r)?, SessionId::get(r)?, u32::get(r)?);
     let (reply_len, count) = (u32::get(r)? as usize, u32::get(r)? as usize);

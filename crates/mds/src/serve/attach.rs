@@ -1,7 +1,7 @@
-//! Sessions begin and end here.
+//! Attach, detach and eviction of sessions.
 //!
-//! A newcomer waits until those who are there share the file system with it (mds-X2); one that was silent for the session's time is
-//! ended instead. A session that is alone is kept much longer: its client may only sleep.
+//! A newly attaching client waits until the present sessions share the file system with it (mds-X2), or evicts a session that was silent
+//! for its time-out. A session that is alone is kept much longer, since its client may only sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,13 @@ use crate::sessions::overdue::OVERDUE_MS;
 use crate::sessions::shared::Doom;
 use crate::sessions::{Session, session_key};
 
-/// Alone, a silent session is ended after this many times its time-out: a minute, by when its orphans are due.
+/// A silent session that is alone is evicted after this many time-outs: a minute, by when its orphans are due.
 const UNRIVALLED_FACTOR: u64 = 6;
-/// Orphans that one entry reaps. An orphan of 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
+/// Orphans that one entry reaps. An orphan with 64 KiB inline has 17 records to delete, so the entry stays below 64 KiB.
 const REAP_MAX: usize = 64;
 /// Orphans of all sessions that are looked at at once.
 const ORPHANS_AT_ONCE: usize = 4096;
-/// Sessions at one time, as many as an OST bears of several MDTs: each has 64 slots with an answer in each.
+/// Most sessions at one time, as many as an OST bears of several MDTs. Each has 64 slots with a reply in each.
 pub const SESSIONS_MAX: usize = 4096;
 
 impl Core {
@@ -43,18 +43,18 @@ impl Core {
         }
         let _one = self.ending.lock();
         let now = self.clock.boot_ms();
-        // 1. the same client again: after a reconnect, or a restart of this server
+        // 1. the same client again, after a reconnect or a restart of this server
         if let Some(session) = self.sessions.find(|s| s.client == req.client) {
             session.touch(now);
             return Ok(self.attach_reply(session.id, self.role.hold().slots.sequences(session.id)));
         }
-        // 2. others: end the dead, wait until the living share
+        // 2. other sessions: evict dead ones, wait until live ones share
         for id in self.sessions.ids() {
             self.end_if_dead(id, now)?;
         }
         self.check_sessions()?;
         self.wait_for_others(req.client, now)?;
-        // 3. a session of its own, durable before it is used: its requests may be replayed after a power loss
+        // 3. a new session, durable before its first use, because its requests may be replayed after a power loss
         let session = self.begin_session(req, now)?;
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
         assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
@@ -63,7 +63,7 @@ impl Core {
         Ok(self.attach_reply(session.id, slots))
     }
 
-    /// Ends session `id` if it was silent for its time.
+    /// Evicts session `id` if it was silent for its time-out.
     fn end_if_dead(&self, id: SessionId, now: u64) -> Result<(), Fault> {
         let Some(holder) = self.sessions.get(id) else { return Ok(()) };
         let silent = holder.silent_ms(now);
@@ -79,7 +79,7 @@ impl Core {
         self.evict(id)
     }
 
-    /// Who does not come in now may when another has left: it asks again.
+    /// Bounds the sessions. A refused client asks again, until another has left.
     fn check_sessions(&self) -> Result<(), Fault> {
         match self.sessions.count() < SESSIONS_MAX {
             true => Ok(()),
@@ -92,7 +92,7 @@ impl Core {
         }
     }
 
-    /// mds-X2. The newcomer asks again until it is let in.
+    /// mds-X2. The attaching client asks again until it is admitted.
     fn wait_for_others(&self, client: Uuid, now: u64) -> Result<(), Fault> {
         if self.sessions.count() == 0 {
             return Ok(());
@@ -102,7 +102,7 @@ impl Core {
         if is_let_in() {
             return Ok(());
         }
-        // mds-X9: somebody wants that they share.
+        // mds-X9: the attaching client waits for sessions that do not share yet.
         self.end_overdue()?;
         if is_let_in() {
             return Ok(());
@@ -162,7 +162,7 @@ impl Core {
 
     pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<KeepAliveReply, Fault> {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
-            // After a clean stop the incarnation is the old one: this is how a client hears that what it holds is asked for.
+            // After a clean stop the incarnation is unchanged, so a client learns of the restart only from this refusal.
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
                 Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and say what you hold"))
             }
@@ -171,9 +171,9 @@ impl Core {
         }
     }
 
-    /// A session that is gone already is fine: the request may come twice.
+    /// A session that has ended already is no error, because the request may come twice.
     pub fn on_detach(&self, asking: SessionId, req: &Detach) -> Result<Empty, Fault> {
-        // Who has no session may end a dead one's: `up` after a kill.
+        // A caller without a session may end any: `stria up` does so for a killed run.
         if asking != SessionId(0) && asking != req.session {
             return Err(Fault::new(
                 Code::Access,
@@ -190,10 +190,10 @@ impl Core {
         Ok(Empty {})
     }
 
-    /// Ends sessions that were silent so long that nobody can count on them coming back.
+    /// Evicts sessions that were silent for their time-out. The keeper calls it.
     pub fn reap_sessions(&self) {
         let now = self.clock.boot_ms();
-        // With others there, what a dead session holds is in somebody's way.
+        // With other sessions there, the dead session's locks and sections block them.
         let factor = if self.sessions.count() > 1 { 1 } else { UNRIVALLED_FACTOR };
         let limit = self.session_ttl_ms().saturating_mul(factor);
         for (id, name, silent_ms) in self.sessions.list(now) {
@@ -201,7 +201,7 @@ impl Core {
                 continue;
             }
             let _one = self.ending.lock();
-            // It may have spoken while we waited for the lock.
+            // A request may have come while this thread waited for the lock.
             let is_dead = self.sessions.get(id).is_some_and(|s| s.silent_ms(self.clock.boot_ms()) >= limit);
             if is_dead {
                 tracing::info!(session = id.0, client = name, silent_ms, "session ended: its client is gone");
@@ -214,15 +214,15 @@ impl Core {
         self.sharers.rest(&self.sessions.ids(), now);
     }
 
-    /// Ends a session that did not say farewell: what it said of unflushed sizes counts no more.
+    /// Ends a session whose client did not detach. A new era begins: its unsettled sizes count no more.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
         self.end_session(id)?;
         self.begin_era()
     }
 
-    /// Reaps the session's orphans and removes it. The session goes in an entry before which none was made since they were looked for, so
-    /// that no request of it can slip between. The lock `ending` is held; the role is not while orphans are looked for, for there may be
-    /// a million of others'.
+    /// Reaps the session's orphans and removes it. The entry that removes it is made only if no entry gave it an orphan since the
+    /// search, so that no request of it is missed. The caller holds `ending`. The search does not lead the executor, because other
+    /// sessions may have a million orphans.
     pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let mut is_last = false;
@@ -262,11 +262,11 @@ impl Core {
         let doom = Doom::new(&self.sharers);
         let done = self.transact(&no_lease(), &mut |txn| {
             for fid in fids {
-                // It may have been let go meanwhile.
+                // Its holder may have changed meanwhile.
                 if self.rules.orphan_holder(txn, *fid) != Some(id) {
                     continue;
                 }
-                // The orphan record is gone in any case, so that a broken inode cannot keep the session for ever.
+                // The orphan record goes in any case, or a damaged inode would keep the session for ever.
                 let next = doom.other_holder(id, *fid);
                 if let Err(fault) = self.rules.leave_orphan(txn, *fid, next) {
                     tracing::warn!(fid = fid.0, %fault, "an orphan's inode cannot be read; run fsck");
@@ -277,7 +277,7 @@ impl Core {
         done.map(drop)
     }
 
-    /// By who has the role, for each entry: whose orphans it makes.
+    /// Notes which sessions an entry gives orphans. The leader calls it for each entry.
     pub fn note_orphans(&self, changes: &kv::Batch) {
         for kv::Change { key, value } in &changes.0 {
             let Some(value) = value else { continue };

@@ -1,9 +1,11 @@
 //! A batch: several requests of one session in one frame (`wire::batch`).
 //!
-//! mds-B1: the whole is looked at before anything of it is done: a batch that is refused did nothing.  mds-B2: what changes something stands in
-//! the executor's line as so many requests of the session, each with its slot, and takes its turns as if each had come alone (mds-W4):
-//! so they share an entry as far as others leave them room.  mds-B3: reads that stand together are of one state.  mds-B4: an answer that has no
-//! room is `TooMuch`, and so are all behind it, which are not begun; who was carried out by then is answered from its slot.
+//! mds-B1: the whole batch is checked before any of it runs, so a batch that is refused did nothing.
+//! mds-B2: mutating operations are queued at the executor as single requests of the session, each with its slot (mds-W4). They share an
+//!     entry as far as other sessions leave space in it.
+//! mds-B3: adjacent reads are of one state.
+//! mds-B4: an answer that does not fit is `TooMuch`, and so are all later ones, which are not begun. An operation that was carried out
+//!     by then is answered from its slot.
 
 use std::cell::Cell;
 
@@ -30,7 +32,7 @@ use crate::sessions::shared::Doom;
 enum Way {
     Mutate,
     Read,
-    /// An open, though nothing is changed: it is noted, and may be looked at twice.
+    /// A read that opens a file: the open is noted, and the read may run twice.
     OpenRead,
 }
 
@@ -54,7 +56,7 @@ impl Core {
         if head.session != SessionId(0) {
             self.check_session(head.session)?;
             self.check_come_back()?;
-            // Once for all of it: the session may end meanwhile, and nobody's requests are anybody's.
+            // Looked up once for the whole batch: the session may end meanwhile, and its requests must keep their user.
             user = self.sessions.one_user(head.session)?;
         }
         if ways.contains(&Way::Mutate) {
@@ -63,7 +65,7 @@ impl Core {
             }
             self.check_whole()?;
         }
-        // 2. Those of one way that stand together, together.
+        // 2. Adjacent operations of one way run together.
         let mut answers = Answers::begin(answer, ops.len(), self.volume.flushed_seq());
         let mut at = 0;
         while at < ops.len() {
@@ -87,7 +89,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is to be done with each, if the whole may be done at all.
+    /// The way of each operation, or a refusal of the batch (mds-B1).
     fn ways_of(&self, head: &Header, ops: &[Op], bulk_bytes: usize) -> Result<Vec<Way>, Fault> {
         if head.flags & Flags::REPLAY != 0 || ops.len() > OPS_MAX {
             return Err(refuse("it has too many operations, or is sent again as one"));
@@ -145,7 +147,7 @@ impl Core {
         }
     }
 
-    /// mds-B3. What fails is that one's affair.
+    /// mds-B3. A failed read does not affect the others.
     fn read_all(
         &self,
         head: &Header,
@@ -197,7 +199,7 @@ fn refuse(why: &str) -> Fault {
     Fault::new(Code::BadRequest, format!("a batch: {why}"))
 }
 
-/// The reply in the making: `BatchReply`, written as it comes.
+/// The `BatchReply`, written answer by answer.
 struct Answers<'a, 'b> {
     answer: &'a mut Answer<'b>,
     begin: usize,

@@ -1,4 +1,4 @@
-//! The door: which request goes where, and what every reply carries.
+//! Requests enter here: `serve` dispatches each call to its handler and puts the head on every reply.
 
 pub mod attach;
 mod batch_call;
@@ -39,7 +39,7 @@ impl Core {
                 answer.body.extend_from_slice(&reply);
             }
             Err(fault) => {
-                // An observer walks no paths.
+                // Observers (session 0) walk no paths.
                 if head.session != SessionId(0) {
                     self.grace.on_refusal(head.call, &fault, self.clock.boot_ms());
                 }
@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    /// `None`: the answer has its body already.
+    /// Runs the call's handler. `None`: the handler has written the whole answer.
     fn dispatch(
         &self,
         head: &Header,
@@ -74,7 +74,7 @@ impl Core {
                 Ok(plain(Empty {}))
             }
             Hold::CALL => {
-                // mds-X1: said to an earlier life, it comes before what its client has still to send again to this one.
+                // mds-X1: a `Hold` for an earlier incarnation is a late copy; its client has still to replay to this one.
                 self.check_incarnation(head)?;
                 self.on_hold(head.session, &parse(body)?).map(plain)
             }
@@ -106,8 +106,8 @@ impl Core {
         done.map(Some)
     }
 
-    /// Makes durable what was acknowledged. Of an earlier incarnation's acknowledgements nothing can be said here, so a client
-    /// that has not noticed the restart is told of it.
+    /// Makes all acknowledged requests durable. Requests to an earlier incarnation may be lost, so a client that has not noticed
+    /// the restart gets `Moved`.
     fn on_flush(&self, head: &Header) -> Result<Done, Fault> {
         self.check_incarnation(head)?;
         self.sessions.touch(head.session, self.clock.boot_ms());
@@ -122,8 +122,7 @@ impl Core {
         }
     }
 
-    /// A client that speaks to an earlier incarnation must first send again what may be lost, in order; anything new of it
-    /// would come before that.
+    /// Refuses a request to an earlier incarnation. Its client must first replay in order, and a new request would overtake the replay.
     pub fn check_incarnation(&self, head: &Header) -> Result<(), Fault> {
         let known = head.incarnation;
         if known == Incarnation(0) || known == self.incarnation {

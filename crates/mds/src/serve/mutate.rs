@@ -1,5 +1,4 @@
-//! The door for what changes things: what is judged before the executor, what the rule is run with, and what must be durable
-//! before the reply leaves.
+//! A mutating request around the executor: checks before it runs, and a flush before the reply leaves.
 
 use types::{Fault, SessionId};
 use wire::shared::{Enter, EnterReply};
@@ -17,7 +16,7 @@ impl Core {
             return Err(refuse_observer());
         }
         self.check_session(head.session)?;
-        // A replay brings back what its session did before; which sections that holds now, it says by `Hold`.
+        // A replay repeats a request of this session. The sections that it holds now are in its `Hold`.
         let is_replay = head.flags & Flags::REPLAY != 0;
         if !is_replay {
             self.check_whole()?;
@@ -26,7 +25,7 @@ impl Core {
         if is_entry && !self.sharers.enter(head.session, &parse(body)?, &self.sessions)? {
             return Ok(plain(EnterReply { granted: false, open: None }));
         }
-        // Before the role: whom it is for may have to be looked up.
+        // Outside the executor, because a lookup of the user's groups may wait.
         let user = self.sessions.one_user(head.session)?;
         let judged = self.judged(user.as_ref(), head.call, body);
         let carried = self.carry_out(Ask { head, body, bulk, judged: judged.as_ref() }, &joined);

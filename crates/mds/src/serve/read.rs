@@ -1,7 +1,7 @@
-//! Requests that change nothing. They run over the published state and wait for nobody.
+//! Reading requests. They run over the published state and wait for no other request.
 //!
-//! mds-RD1: what a request writes is its own thread's: its answer, its seat among the table's readers, the guards of the pointers that it
-//! follows. What many threads read is written when it changes, and a session's `seen_ms` a few times per second.
+//! mds-RD1: a reading request writes only memory of its own thread: its answer, its slot among the table's readers, guards of pointers.
+//! Data that many threads read is written only when it changes, and a session's `seen_ms` a few times per second.
 
 use std::cell::Cell;
 
@@ -38,7 +38,7 @@ impl Core {
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
         let (judged, doom) = (self.judged(user, head.call, body), Doom::new(&self.sharers));
-        // Whether the MDT is full is nothing to who adds nothing; no rule that reads draws a lease number, or ends a file.
+        // Reading rules add nothing, so the space does not matter. They draw no lease number and end no file.
         let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
         let lease_high = Cell::new(0);
         let ask = |answer: &mut Answer<'_>| {
@@ -54,7 +54,7 @@ impl Core {
         if head.call != OpenRead::CALL || !self.sharers.is_sharing() {
             return Ok(());
         }
-        // meta-H2: that was for what is refused anyway. It is noted first and looked at second.
+        // meta-H2: the first read only finds refusals. The open is noted now and read once more, in this order.
         let OpenRead { fid, .. } = parse(body)?;
         if self.sharers.note_read(head.session, fid, &self.sessions)? {
             return ask(answer);

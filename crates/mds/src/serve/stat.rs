@@ -8,8 +8,8 @@ use wire::session::TargetStatReply;
 use crate::Core;
 use crate::records::look::look;
 
-/// What a file is reckoned to take when free inodes are estimated: entry and inode of a typical name, with an inline page now
-/// and then. Inodes are not pre-allocated, so their free number is an estimate and is said to be one in the documents.
+/// Bytes per file for the estimate of free inodes: entry and inode of a typical name, with an inline page now and then.
+/// Inodes are not pre-allocated, so their free number is an estimate, as the documents say.
 const FILE_BYTES: u64 = 512;
 
 impl Core {
@@ -19,7 +19,7 @@ impl Core {
         let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);
-        // A sparse file promises more than its host has.
+        // A sparse image file may be larger than the free space of its host.
         let room_below = self.volume.disk().room_below().unwrap_or(u64::MAX);
         Ok(TargetStatReply {
             target: label.target,
@@ -32,7 +32,7 @@ impl Core {
             files_total: inodes + free / FILE_BYTES,
             files_free: free / FILE_BYTES,
             sessions: self.sessions.count() as u32,
-            // Damage of an MDT's records is reported to whoever meets it; a list of it comes with the scrub.
+            // Damage of an MDT's records is reported to the request that meets it. A list needs a scrub, which MDTs do not have yet.
             damage_count: 0,
             log_bytes_used: self.volume.log_used(),
             log_bytes_total: self.volume.log_capacity(),

@@ -1,9 +1,9 @@
 //! Removed inodes stay for a moment while path walks meet their absence.
 //!
-//! A call by path takes two steps: name → fid, and fid → call. A removal between them is `Stale`. The kernel then walks the path once
-//! more, and only once: a name that others remove and make in a loop would be `ESTALE` to the program.
-//! mds-GR1. Once a call was refused as `Stale`, inodes that are removed within `WINDOW_MS` stay as orphans of the session that removes them;
-//!     the answer says so (`kept`), and the session releases them after its own grace. The second walk found its name after the refusal,
+//! A call by path takes two steps: name → fid, and fid → call. If the file is removed between them, the call is `Stale`. The kernel
+//! then repeats the walk, and only once. Without this, a name that is removed and made in a loop would give programs `ESTALE`.
+//! mds-GR1: once a call was refused as `Stale`, inodes removed within `WINDOW_MS` stay as orphans of the session that removes them.
+//!     The answer says so (`kept`), and the session releases them after its own grace. The second walk found its name after the refusal,
 //!     so it finds the inode too. Removals cost nothing more while no walk meets one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use wire::shared::Enter;
 /// Longer than a second walk takes on a loaded machine; shorter than a burst of removals that would fill the session's list.
 const WINDOW_MS: u64 = 3000;
 
-/// Whether removed inodes are to be kept now.
+/// The window in which removed inodes are kept.
 #[derive(Default)]
 pub struct Grace {
     /// Boot time; 0: no walk has met a removal yet.
@@ -27,7 +27,7 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// A request was refused.
+    /// Notes a refused request.
     pub fn on_refusal(&self, call: u16, fault: &Fault, now_ms: u64) {
         if fault.code == Code::Stale && is_step_of_a_walk(call) {
             self.until_ms.fetch_max(now_ms + WINDOW_MS, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! Locks of files as clients ask for them: shards of the table, waiting, and the grace after a start (decision 0015).
+//! File locks of clients: shards of the lock table, waiting, and the grace period after a start (decision 0015).
 //!
-//! mds-K1: after a start nobody gets a lock before each session that was known has said what it holds, or has ended.
-//! mds-K2: a lock belongs to a session that lives: a session leaves the list before its locks go, and who is given one is looked up under
-//!     the shard's lock.
-//! mds-K3: only `AwaitLocks` waits here, and no longer than `PATIENCE_MAX`.
+//! mds-K1: after a start no lock is granted before each session from before it has reclaimed its locks or ended.
+//! mds-K2: only a live session holds a lock. A session leaves the list before its locks are dropped, and each grant looks the session up
+//!     under the shard's lock.
+//! mds-K3: only `AwaitLocks` waits here, for `PATIENCE_MAX` at most.
 //! A shard's lock is a leaf, but for bells.
 
 use std::sync::Arc;
@@ -27,15 +27,15 @@ const SHARDS: usize = 64;
 const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 pub struct Locks {
-    /// The first has all fcntl locks: deadlocks are looked for within one table.
+    /// The first has all fcntl locks, because deadlock detection works within one table.
     shards: Vec<Mutex<LockTable>>,
-    /// mds-K1: those who have not said yet what they hold.
+    /// mds-K1: sessions that have not reclaimed their locks yet.
     awaited: Mutex<Vec<SessionId>>,
     is_grace: AtomicBool,
 }
 
 impl Locks {
-    /// `known`: the sessions of the time before this start.
+    /// `known`: the sessions from before this start.
     pub fn new(known: Vec<SessionId>) -> Locks {
         Locks {
             shards: (0..=SHARDS).map(|_| Mutex::default()).collect(),
@@ -52,7 +52,7 @@ impl Locks {
     pub fn is_grace(&self) -> bool {
         self.is_grace.load(Ordering::Acquire)
     }
-    /// mds-K1: who has not said yet what it holds.
+    /// mds-K1: sessions that have not reclaimed their locks yet.
     pub fn awaited(&self) -> Vec<SessionId> {
         if self.is_grace() { self.awaited.lock().clone() } else { vec![] }
     }
@@ -60,7 +60,7 @@ impl Locks {
         self.is_grace() && self.awaited.lock().contains(&session)
     }
 
-    /// The session has said what it holds, or is gone. True: the grace ends with that.
+    /// The session has reclaimed its locks or ended. True: that ends the grace period.
     fn not_awaited(&self, session: SessionId) -> bool {
         let mut awaited = self.awaited.lock();
         awaited.retain(|s| *s != session);
@@ -160,7 +160,7 @@ impl Core {
             if !ready.is_empty() || left.is_zero() || is_rung || self.is_stopping() {
                 return Ok(AwaitLocksReply { ready });
             }
-            // Rung for a ticket that is not in the list: it is younger than this call, and will be in the next one.
+            // The bell may be for a ticket younger than this call. The client sends it with the next call.
             is_rung = session.lock_bell.wait(left);
         }
     }
@@ -173,7 +173,7 @@ impl Core {
         is_due
     }
 
-    /// What a session held before this start. Who is not awaited has said it already: the table is right, and this a late copy.
+    /// Reclaims locks that a session held before this start. From a session that is not awaited it is a late copy, and ignored.
     fn on_reclaim(&self, session: &Session, req: &Reclaim) -> Result<ReclaimReply, Fault> {
         let mut refused = vec![];
         if !self.locks.is_awaited(session.id) {
@@ -193,7 +193,7 @@ impl Core {
         Ok(ReclaimReply { refused })
     }
 
-    /// The session is gone from the list: so are its locks (mds-K2).
+    /// Drops all locks of an ended session (mds-K2).
     pub fn drop_locks(&self, session: SessionId) {
         for shard in &self.locks.shards {
             let mut table = shard.lock();
@@ -205,7 +205,7 @@ impl Core {
         }
     }
 
-    /// Forgets places in queues that nobody asks for.
+    /// Forgets queued waiters whose client no longer asks.
     pub fn sweep_locks(&self) {
         let now_ms = self.clock.boot_ms();
         for shard in &self.locks.shards {
@@ -229,7 +229,7 @@ impl Core {
         Fault::new(Code::NotReady, "this MDT waits for its clients to say which locks they hold; try again")
     }
 
-    /// Rings for those whose turn has come.
+    /// Rings the bells of sessions whose waiters may get their lock.
     fn wake(&self, table: &mut LockTable) {
         let mut woken = table.take_woken();
         woken.sort_unstable();
@@ -243,7 +243,7 @@ impl Core {
         turn: &Turn,
         resource: Resource,
     ) -> Result<MutexGuard<'_, LockTable>, Fault> {
-        // Before the table's lock: whatever comes after us in the table sees it.
+        // Before the table's lock, so that every later request of this table sees the floor.
         session.lock_floor.fetch_max(turn.floor, Ordering::SeqCst);
         let table = self.locks.shard(resource).lock();
         if turn.number < session.lock_floor.load(Ordering::SeqCst) {

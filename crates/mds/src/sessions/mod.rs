@@ -1,7 +1,7 @@
-//! Who is a client: the sessions that requests may name, and when each was last heard of.
+//! Sessions of clients: the list that every request checks, and the time of each session's last request.
 //!
-//! The truth is in the table (records of kind 7, written by attach and by a session's end); this is the form that every
-//! request looks at without a lock. mds-S1: a session listed here has its record in the table.
+//! The table has a session's record (kind 7), written by attach and deleted by its end. This list is read without a lock.
+//! mds-S1: a session in this list has its record in the table.
 //! mds-S2: the list is in the order of session ids, and a newer id is higher.
 
 pub mod catch_up;
@@ -26,19 +26,19 @@ pub const KIND_SESSION: u8 = meta::keys::SESSION;
 /// Longest client name that is kept, in bytes; longer ones are cut. Host, pid and mount point fit.
 pub const NAME_BYTES_MAX: usize = 256;
 
-/// How fine it is known when a client was last heard of: a small part of the time that it may be silent.
+/// Granularity of the time of a session's last request: a small part of the time-out.
 const SEEN_EACH_MS: u64 = 16;
 
 #[derive(Debug)]
 pub struct Session {
     pub id: SessionId,
-    /// The client's own id: the same again is the same session.
+    /// The client's own id. An attach with the same id gets the same session.
     pub client: Uuid,
     pub name: String,
-    /// Whom it may act for.
+    /// The users that it may act for.
     pub claims: Claims,
     seen_ms: AtomicU64,
-    /// How many entries made it the holder of an orphan, or of another one, since this start.
+    /// Number of entries since this start that gave it an orphan.
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
@@ -65,18 +65,18 @@ impl Session {
         }
     }
 
-    /// A request came. All threads of a client read this word, so it is written rarely.
+    /// Notes a request. All threads of a client read this word, so it is written rarely.
     pub fn touch(&self, now_ms: u64) {
         if now_ms >= self.seen_ms.load(Ordering::Relaxed) + SEEN_EACH_MS {
             self.seen_ms.fetch_max(now_ms, Ordering::Relaxed);
         }
     }
-    /// Milliseconds since the client was last heard of, or up to `SEEN_EACH_MS` more.
+    /// Milliseconds since the last request, or up to `SEEN_EACH_MS` more.
     pub fn silent_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.seen_ms.load(Ordering::Relaxed))
     }
 
-    /// The user that it may act for; `None` if that is anybody.
+    /// The one user that it may act for; `None`: it may act for all.
     pub fn one_user(&self) -> Option<&Cred> {
         match &self.claims {
             Claims::All => None,
@@ -113,11 +113,11 @@ pub fn session_of_key(key: &Key) -> Option<SessionId> {
     Some(SessionId(u64::from_be_bytes(id.try_into().ok()?))).filter(|_| *kind == KIND_SESSION)
 }
 
-/// The sessions, as a list that is replaced whole.
+/// The list of sessions, replaced whole with each change.
 #[derive(Default)]
 pub struct Sessions(ArcSwap<List>);
 
-/// mds-S2: in the order of their ids.
+/// In the order of ids (mds-S2).
 #[derive(Default)]
 pub struct List(Vec<(SessionId, Arc<Session>)>);
 
@@ -150,7 +150,7 @@ impl List {
 }
 
 impl Sessions {
-    /// Those of the table. Each counts as heard of just now: after a restart every client gets its whole time to come back.
+    /// The sessions of the table. Each counts as active now, so that after a restart every client has its whole time-out to return.
     pub fn load(view: &dyn View, now_ms: u64) -> Result<Sessions, Fault> {
         let (from, to) = (Key::new(&[KIND_SESSION]), Key::new(&[KIND_SESSION + 1]));
         let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
@@ -170,7 +170,7 @@ impl Sessions {
         Ok(Sessions(ArcSwap::from_pointee(List(list))))
     }
 
-    /// The list as it is, for one request: looked at without a count.
+    /// The present list, for one request, without a reference count.
     pub fn now(&self) -> Guard<Arc<List>> {
         self.0.load()
     }
@@ -199,14 +199,14 @@ impl Sessions {
         self.0.load().all().find(|s| is_it(s)).cloned()
     }
 
-    /// The user that session `id` may act for; `None` if that is anybody. A session that is none any more may act for nobody.
+    /// The one user that session `id` may act for; `None`: it may act for all. An error if the session has ended.
     pub fn one_user(&self, id: SessionId) -> Result<Option<Cred>, Fault> {
         let sessions = self.0.load();
         let session = sessions.get(id).ok_or_else(|| object::slots::unknown(id))?;
         Ok(session.one_user().cloned())
     }
 
-    /// A request of `id` came; false: there is no such session.
+    /// Notes a request of `id`. False: there is no such session.
     pub fn touch(&self, id: SessionId, now_ms: u64) -> bool {
         self.0.load().get(id).map(|s| s.touch(now_ms)).is_some()
     }

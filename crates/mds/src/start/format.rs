@@ -17,13 +17,13 @@ use crate::records::record;
 use crate::upkeep::checkpoint::empty_on;
 use crate::{Mdt, Rules};
 
-/// What a new MDT is to be. The label's target, mirror, epoch and file system uuid may be zero: `join` fills them in.
+/// Identity and sizes of a new MDT. The label's target, mirror, epoch and file system uuid may be zero: `join` fills them in.
 #[derive(Clone, Debug)]
 pub struct FormatSpec {
     pub label: Label,
-    /// Bytes of the log ring: half of it is what is replayed at most after a crash.
+    /// Bytes of the log ring. After a crash, half of it is replayed at most.
     pub log_bytes: u64,
-    /// Bytes of each of the two checkpoint slots: the most that the MDT's records can take.
+    /// Bytes of each of the two checkpoint slots, and so the most that the MDT's records can take.
     pub checkpoint_bytes: u64,
 }
 

@@ -40,21 +40,21 @@ impl Mdt {
         }
         // 2. the state of the checkpoint, and what came after it
         let State { kv, mut slots, counts, kept } = restore(&settings, &volume)?;
-        // 3. from here on what was replayed is durable, and the incarnation is new unless the stop was clean
+        // 3. from here on replayed entries are durable, and the incarnation is new unless the stop was clean
         let was_clean = volume.was_clean();
         let incarnation = volume.start()?;
         assert!(volume.flushed_seq() == volume.last_seq(), "a start flushes what it replayed");
-        // 4. what is derived from the table
+        // 4. state that is derived from the table
         check_formatted(&settings, &kv)?;
-        // A session of which the record is lost is no session any more, as if it had ended without a word.
+        // A session with a damaged record counts as evicted.
         let sessions = look_around(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let changelog = Changelog::load(&kv)?;
-        // One that never joined has no index, and nothing but what formatting made.
+        // An MDT that never joined has no index, and only the records that formatting made.
         if let Ok(shard) = shard_of(label.index) {
             for (from, to) in never_made(shard, &ids, &changelog) {
-                // What is lost and what can't be read now go on being so: no reason not to start.
+                // A leaf that cannot be read stays so, and must not stop the start.
                 if let Err(fault) = until_loaded(&kv, &mut || kv.bare(&from, &to).map_err(Trouble::Absent)) {
                     tracing::warn!(%fault, "a leaf cannot be read: look at the medium (`dmesg`)");
                 }
@@ -111,7 +111,7 @@ impl Mdt {
     }
 }
 
-/// What the checkpoint and the log have.
+/// The state of the checkpoint and the log.
 fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
     let empty = empty_on(volume, settings.cache_bytes)?;
     let State { kv, mut slots, mut counts, kept } = match volume.checkpoint_reader()? {
@@ -123,7 +123,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
     };
     let (mut unreadable, mut fault) = (None, None);
     volume.replay(&mut |entry| match record::decode(entry.payload) {
-        // Seqs are counted by the one and given by the other.
+        // The log counts seqs by operations, and members get them.
         Ok(r) if entry.ops != r.ops() => {
             let (ops, members) = (entry.ops, r.members.len());
             unreadable.get_or_insert(format!("log entry {}: {ops} operations, {members} members", entry.seq));
@@ -133,7 +133,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             if settings.rules.counts() {
                 match look(&kv, &mut |view| counts.learn(view, changed(&r.changes))) {
                     Ok(learned) => counts.add(learned),
-                    // Damage is for who needs the record, and fsck finds the sums wrong.
+                    // Requests for the record report the damage, and fsck finds wrong sums.
                     Err(f) if f.code == Code::Damaged => {}
                     Err(f) => {
                         fault.get_or_insert(f);
@@ -161,7 +161,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }
-            // Nobody else has the writer's role yet.
+            // No other thread leads the executor yet, as `tidy` requires.
             while kv.tidy() != Tidied::Done {}
             Verdict::Keep
         }
@@ -170,8 +170,8 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             Verdict::Cut
         }
     })?;
-    // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. To cut it off
-    // would lose what was acknowledged.
+    // The entry's own checksum held, so this is no torn write: a newer program wrote it, or it is damage. Cutting it off would
+    // lose acknowledged requests.
     if let Some(fault) = fault {
         return Err(fault);
     }
@@ -193,7 +193,7 @@ fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
     }
 }
 
-/// Keys of what was not made yet. Records that are lost had none of them, however far the leaf reached.
+/// Ranges of keys that no record had yet. A damaged range is known to be empty there, however far its leaf reached.
 fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)> {
     use meta::keys::*;
     let (fid, session) = ids.limits();

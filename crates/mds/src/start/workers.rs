@@ -1,6 +1,7 @@
-//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (of changes to the table's tree), purge.
+//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (memtable to tree), purge.
 //!
-//! mds-T1: a stop ends each within one request to an OST. mds-T2: none of them holds the `Mdt`, so dropping it ends them.
+//! mds-T1: a stop ends each thread within one request to an OST.
+//! mds-T2: no thread holds the `Mdt`, so dropping it ends them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +20,7 @@ use crate::Core;
 pub struct Workers(Mutex<Vec<JoinHandle<()>>>);
 
 impl Workers {
-    /// Starts what needs no cluster: all but the purge.
+    /// Starts the threads that need no cluster: all but the purge.
     pub fn start(core: &Arc<Core>) -> Workers {
         let workers = Workers::default();
         workers.spawn(core, "mdt-flush", flusher);
@@ -29,7 +30,7 @@ impl Workers {
         workers
     }
 
-    /// Once; the OSTs are known now.
+    /// Starts the purge, once the OSTs are known. A second call does nothing.
     pub fn start_purge(&self, core: &Arc<Core>) {
         if !self.0.lock().iter().any(|t| t.thread().name() == Some("mdt-purge")) {
             self.spawn(core, "mdt-purge", |core| core.purge());
@@ -43,7 +44,7 @@ impl Workers {
         let core = core.clone();
         match std::thread::Builder::new().name(name.into()).spawn(move || run(&core)) {
             Ok(thread) => self.0.lock().push(thread),
-            // Requests still work: who finds the log full checkpoints it, who finds no ids reserves them.
+            // Requests still work: a request that finds the log full or no ids writes a checkpoint or reserves ids itself.
             Err(error) => {
                 tracing::error!(name, %error, "cannot start a thread of the MDT, it will be slow; raise the limit of threads and restart it")
             }
@@ -74,10 +75,10 @@ impl Core {
         self.joined.load().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval)
     }
 
-    /// One round of the flusher: what was acknowledged becomes durable, and earlier flush marks with it.
+    /// One round of the flusher: acknowledged requests become durable, and earlier flush marks too.
     pub fn flush_round(&self) -> Result<(), Fault> {
         match self.volume.mark() {
-            // A full log has no room for the mark either; the checkpoint that makes room is a better one.
+            // A full log has no space for the mark. The checkpoint that trims it serves as one.
             Err(VolumeError::LogFull { used, .. }) => self.checkpoint_below(used)?,
             other => other.map(|_| ()).map_err(|e| self.volume_fault(e))?,
         }
@@ -91,7 +92,7 @@ impl Core {
 fn flusher(core: &Core) {
     while !core.is_stopping() {
         core.bells.flush.wait(core.commit_interval());
-        // Who stops in order flushes by itself, and who plays a dying server does not.
+        // An orderly stop flushes by itself, and a test of a dying server must not flush.
         if core.is_stopping() {
             return;
         }
@@ -120,7 +121,7 @@ fn keeper(core: &Core) {
         {
             tracing::error!(%fault, "the MDT's checkpoint failed; the log goes on until it is full");
             core.bells.unwritten.fetch_or(is_asked, Ordering::Relaxed);
-            // The table's state will not be better at once, and each try writes all of it, whoever rings.
+            // Each attempt writes the whole table, so wait 10 s, however often the bell rings.
             let until = Instant::now() + Duration::from_secs(10);
             while let Some(left) =
                 until.checked_duration_since(Instant::now()).filter(|_| !core.is_stopping())
@@ -139,7 +140,7 @@ fn keeper(core: &Core) {
     }
 }
 
-/// Longest wait for something to tidy.
+/// Longest wait of the tidier.
 const TIDIES_WITHIN: Duration = Duration::from_secs(10);
 
 fn tidier(core: &Core) {
@@ -150,7 +151,7 @@ fn tidier(core: &Core) {
     }
 }
 
-/// Longest wait for changes that are to move.
+/// Longest wait of the mover.
 const MOVES_WITHIN: Duration = Duration::from_secs(10);
 
 fn mover(core: &Core) {
@@ -163,7 +164,7 @@ impl Core {
     /// Keeps memory within its bound.
     pub fn tidy(&self) {
         while !self.is_stopping() {
-            // Each step by itself: who brings requests waits for one at most.
+            // Leads for one step only, so that a request waits for one step at most.
             let tidied = {
                 let _seat = self.role.hold();
                 self.kv.tidy()
@@ -179,14 +180,14 @@ impl Core {
         }
     }
 
-    /// After a start: what fits into memory is brought before somebody waits for it, in order and so at the medium's best speed.
+    /// Loads records into memory after a start, as many as fit, in order and so at the medium's best speed.
     fn warm_up(&self) {
         let mut from = Key::default();
         while !self.is_stopping() {
             match self.kv.warm(&mut from) {
                 Ok(true) => self.tidy(),
                 Ok(false) => return,
-                // Who needs it will be told.
+                // A request that needs the record gets the error.
                 Err(_) => return,
             }
         }

@@ -1,4 +1,4 @@
-//! What a start finds of the changelog in the table, damage or not.
+//! Loads the changelog's ledger from the table at a start, damaged or not.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use wire::Malformed;
 use super::{Ledger, RECORD_BYTES};
 use crate::records::look::Trouble;
 
-/// More records than there are in leaves that are lost at the end of all: their numbers are not given again (mds-C2).
+/// More records than damaged leaves at the end of the changelog can have. Their numbers are skipped (mds-C2).
 const NUMBERS_LOST: u64 = 1 << 20;
 const CONSUMERS_LOST: u32 = 1 << 16;
 
 impl Ledger {
-    /// A record that is damaged is there, and no more is known of it: it keeps nobody from starting.
+    /// Loads the ledger. A damaged record counts as present and does not stop the start.
     pub(super) fn load(view: &dyn kv::View) -> Result<Ledger, Trouble> {
         let mut ledger = Ledger::default();
         let ids_are_lost = each_consumer(view, &mut |key, value| {
@@ -51,7 +51,7 @@ impl Ledger {
         };
         ledger.first = first;
         ledger.last = ledger.last.max(newest) + if is_lost { NUMBERS_LOST } else { 0 };
-        // Where one of the two is damaged, the sum is about right.
+        // With one of the two damaged, the sum is an estimate.
         let about = (newest + 1 - first) * RECORD_BYTES;
         let begin = place(first)?.map(|(at, _)| at);
         let end = place(newest)?.map(|(at, len)| at + record_bytes(&keys::change(newest), len));
@@ -61,7 +61,7 @@ impl Ledger {
     }
 }
 
-/// Shows all consumers; `None`: damage. Is a stretch of them lost?
+/// Calls `f` with each consumer's record; `None`: damage. Returns whether a range of consumers is damaged.
 fn each_consumer(view: &dyn kv::View, f: &mut dyn FnMut(&Key, Option<&[u8]>)) -> Result<bool, Trouble> {
     let (mut from, end) = (keys::kind_start(keys::CONSUMER), keys::kind_start(keys::CONSUMER + 1));
     let mut is_lost = false;
@@ -85,8 +85,8 @@ fn each_consumer(view: &dyn kv::View, f: &mut dyn FnMut(&Key, Option<&[u8]>)) ->
     }
 }
 
-/// The first record with this number or a higher one, and whether some before it, or at the end of all, are lost. Of a record that is
-/// damaged alone the number is known.
+/// The first record with this number or a higher one, and whether a range before it, or at the end, is damaged. A single damaged record
+/// counts as found, because its number is known.
 fn first_from(view: &dyn kv::View, number: u64) -> Result<(Option<u64>, bool), Trouble> {
     let (mut from, end) = (keys::change(number), keys::kind_start(keys::CHANGE + 1));
     let mut is_lost = false;
@@ -113,7 +113,7 @@ fn first_from(view: &dyn kv::View, number: u64) -> Result<(Option<u64>, bool), T
     }
 }
 
-/// Numbers of records from `first` on and before `end`, so many at most; and the first number that may have one behind these.
+/// Up to `max` numbers of records in `first..end`, and the next number to look at.
 pub fn numbers(view: &dyn kv::View, first: u64, end: u64, max: usize) -> Result<(Vec<u64>, u64), Trouble> {
     let (mut numbers, mut from) = (Vec::new(), first);
     while from < end {
@@ -126,7 +126,7 @@ pub fn numbers(view: &dyn kv::View, first: u64, end: u64, max: usize) -> Result<
             Ok(()) => break,
             Err(Miss::Absent(what)) => return Err(Trouble::Absent(what)),
             Err(Miss::Damage(damage)) => {
-                // Of one that is damaged alone the number is known.
+                // The number of a single damaged record is known.
                 numbers.extend(number_of(&damage.key).filter(|_| !damage.is_stretch()));
                 number_from(&damage.end).map_or(end, |behind| behind.clamp(from + 1, end))
             }
@@ -139,7 +139,7 @@ pub fn numbers(view: &dyn kv::View, first: u64, end: u64, max: usize) -> Result<
 /// The last of the records, of which `first` is one.
 fn newest_from(view: &dyn kv::View, first: u64) -> Result<u64, Trouble> {
     let is_behind = |n: u64| first_from(view, n).map(|(found, _)| found.is_some());
-    // There is one at `first + there` or behind it, and none from `first + absent` on.
+    // Invariant: a record at `first + there` or behind it, and none from `first + absent` on.
     let (mut there, mut absent) = (0, 1);
     while let Some(n) = first.checked_add(absent)
         && is_behind(n)?
@@ -156,7 +156,7 @@ fn newest_from(view: &dyn kv::View, first: u64) -> Result<u64, Trouble> {
     Ok(first + there)
 }
 
-/// What lies under a number.
+/// The record of a number.
 enum Is<'a> {
     Absent,
     Damaged,
