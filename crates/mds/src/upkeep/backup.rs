@@ -1,9 +1,9 @@
-//! Backup and restore of an MDT: all records of one state, copied out while it serves, and a new MDT made of them.
+//! Backup and restore of an MDT: a running MDT sends all records of one state, and restore makes a new MDT from them.
 //!
-//! mds-BK1: a backup is one state: a snapshot, and what the counts had pending then.  mds-BK2: what a restored MDT gives out (fids, leases, sessions) was
-//! not given out after the backup: counters are raised beyond what can have been, and the numbers of changes, and of files the generations of
-//! layouts, too.  mds-BK3: nobody is in it: sessions end, with what they
-//! had open and unlinked; slots are not in a backup. Nobody is registered at its changelog.
+//! mds-BK1: a backup is of one state: a snapshot, and the counts pending at that moment.
+//! mds-BK2: a restored MDT gives out no id (fid, lease, session) that was given out after the backup: counters are raised far enough. The
+//!     numbers of changelog records and the generations of files' layouts are raised too.
+//! mds-BK3: a restored MDT has no sessions: they end, with their orphans. A backup has no slots, and no consumer of the changelog.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use crate::upkeep::checkpoint::empty_on;
 use crate::upkeep::given_up::GivenUp;
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
 
-/// Records of an answer, about: with one of the longest it is still within a frame. Tests have several answers of little.
+/// Bytes of records in one answer, about; with one of the longest records it still fits a frame. Small in tests, for several answers.
 const REPLY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
-/// A copy that nobody went on with for so long is over.
+/// A backup that its caller has not continued for so long ends.
 const IDLE_MS: u64 = 60_000;
 const MAGIC: [u8; 8] = *b"STRIAMDB";
 const VERSION: u32 = 1;
 const HEAD_BYTES_MAX: usize = 4096;
 
-/// A backup that is under way.
+/// The running backup.
 pub struct Copy {
     run: u64,
     used_ms: u64,
@@ -101,7 +101,7 @@ impl Core {
             match walked {
                 Ok(()) => Ok((records, more)),
                 Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),
-                // A backup must not launder damage.
+                // A damaged record must not be left out without an error.
                 Err(Miss::Damage(damage)) => Err(Trouble::Damage(damage)),
             }
         })
@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Forgets a copy that nobody goes on with.
+    /// Ends a backup that its caller no longer continues.
     pub fn sweep_copy(&self) {
         let Some(mut copying) = self.copying.try_lock() else { return };
         let is_idle = |copy: &Copy| self.clock.boot_ms().saturating_sub(copy.used_ms) >= IDLE_MS;
@@ -138,7 +138,7 @@ fn raw(key: &Key, value: &[u8]) -> RawRecord {
     RawRecord { key: Bytes(key.as_bytes().to_vec()), value: Bytes(value.to_vec()) }
 }
 
-/// What stands before the records in a backup.
+/// The head of a backup, before its records.
 pub fn encode_head(head: &BackupHead) -> Vec<u8> {
     let body = head.to_bytes();
     let mut out = MAGIC.to_vec();
@@ -167,7 +167,7 @@ pub fn read_head(input: &mut dyn Read) -> Result<BackupHead, Fault> {
     BackupHead::from_bytes(&all[16..]).map_err(|e| wrong(&e.to_string()))
 }
 
-/// What a restore made.
+/// The result of a restore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     pub records: u64,
@@ -175,8 +175,8 @@ pub struct Restored {
 }
 
 impl Mdt {
-    /// Makes the MDT anew on `disk` that a backup was made of; `input` is what stands behind its head. A medium that is not blank is
-    /// refused without `force`. `settings` as it will be opened with, but for threads.
+    /// Makes an MDT on `disk` from a backup. `input`: the backup behind its head. `settings`: as for `open`; threads are left out.
+    /// A medium that is not blank is refused without `force`.
     pub fn restore(
         disk: Arc<dyn Disk>,
         head: &BackupHead,
@@ -206,11 +206,11 @@ impl Mdt {
                 if change.value.as_ref().is_some_and(|value| changelog.takes(&change.key, value.raw())) {
                     return false;
                 }
-                // Of what may be missing there is only the changelog.
+                // A restored MDT has no damaged leaves, so no range of it is abandoned.
                 if change.key == GivenUp::key() {
                     return false;
                 }
-                // mds-BK2. What cannot be decoded stays so, and fsck tells of it.
+                // mds-BK2. An inode that cannot be decoded stays as it is, and fsck reports it.
                 if let (Some(fid), Some(value)) = (meta::keys::fid_of_inode(&change.key), &change.value)
                     && let Ok(Some(raised)) = meta::restored::inode(fid, value.raw())
                 {
@@ -232,7 +232,7 @@ impl Mdt {
             return Err(damaged(&why));
         }
         let mut batch = Batch::new();
-        // What is not in memory must not be taken for absent here.
+        // `look` loads records that are not in memory, so that they are not taken for missing.
         look(&kv, &mut |view| raised(view))??.into_iter().for_each(|(key, value)| batch.put(key, value));
         changelog.record().into_iter().for_each(|(key, value)| batch.put(key, value));
         kv.apply(Seq(0), batch);
@@ -255,7 +255,7 @@ impl Mdt {
     }
 }
 
-/// Records of a copy as a stream behind the head.
+/// Writes a backup: the head, then its records as a stream.
 pub struct Stream<'a>(kv::checkpoint::Writer<'a>);
 
 impl<'a> Stream<'a> {

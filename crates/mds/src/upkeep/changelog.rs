@@ -1,4 +1,4 @@
-//! The changelog for its consumers: registration, reading, acknowledgement, and making room (mds-C3, mds-C4 of `ledger`).
+//! The changelog for its consumers: registration, reading, acknowledgement, and trimming (mds-C3 and mds-C4 in `records/ledger.rs`).
 
 use std::sync::atomic::Ordering;
 
@@ -16,18 +16,18 @@ use crate::records::ledger::{Given, Ledger, load};
 use crate::records::look::{SnapView, Trouble, look, until_loaded};
 use crate::reply::{Done, parse, plain};
 
-/// Each entry keeps the marks of all, and each is asked of when records are forgotten.
+/// Most consumers, since each change of the ledger copies all of them.
 const CONSUMERS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
-/// Records forgotten in one entry: more than a batch makes, so that who must make room does.
+/// Records deleted in one entry: more than a batch makes, so that trimming outpaces new records.
 const STEP: usize = 256;
-/// Of an answer; and records that are looked at for one, since a mask may leave out most.
+/// Bounds of an answer: changes, bytes, and records read for it, since a mask may leave out most.
 const CHANGES_MAX: usize = 1024;
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 const LOOKED_AT_MAX: u64 = 16 * 1024;
-/// On a full MDT the changelog may take this part of its share: a seventieth of the room, of the 4 % that are kept free there.
+/// On a full MDT the changelog may take one part in so many of its share: a seventieth of the space, out of the 4 % that are kept free.
 const CLOSED_SHARE: u64 = 8;
-/// A change of the ledger, and numbers of records that go with it.
+/// Changes the ledger, and returns the numbers of records to delete.
 type Alter<'a> = &'a mut dyn FnMut(&mut Ledger) -> Result<Vec<u64>, Fault>;
 
 impl Core {
@@ -77,7 +77,7 @@ impl Core {
             said = Ok(RegisterConsumerReply { id, after });
             Ok(Vec::new())
         })?;
-        // What is done from here on has its records, whatever power does.
+        // From here on every change has its record, also after a power loss.
         self.flush()?;
         said
     }
@@ -99,7 +99,7 @@ impl Core {
         until_loaded(&self.kv, &mut || {
             let (snap, consumer, upto) = {
                 let mut seat = self.role.hold();
-                // Before the snapshot: what is flushed now is in it.
+                // Before the snapshot, so that the snapshot has every record that counts as flushed.
                 seat.changelog.note_flushed(self.volume.flushed_seq());
                 let consumer = seat.changelog.ledger.consumer(req.id).cloned();
                 (self.kv.snapshot(), consumer, seat.changelog.flushed)
@@ -108,12 +108,12 @@ impl Core {
             let after = consumer.as_ref().map_or(0, |c| req.after.max(c.acked));
             let read = consumer.and_then(|consumer| read(&view, &consumer, req, upto));
             match view.finish() {
-                // What comes before it is told first.
+                // Records before the damaged one are sent first.
                 Err(Trouble::Damage(damage)) => Ok(read.and_then(|(reply, _)| match reply.upto > after {
                     true => Ok(reply),
                     false => Err(damaged(&damage, upto)),
                 })),
-                // Numbers that were passed over at a start have no records.
+                // Numbers that a start skipped have no records.
                 done => done.map(|()| read.map(|(reply, seen)| told_upto(reply, seen, upto))),
             }
         })?
@@ -175,7 +175,7 @@ impl Core {
     }
 
     fn try_alter(&self, alter: Alter<'_>) -> Result<(), Stop> {
-        // Freed after the role was given on.
+        // Declared before `seat`, so freed after leadership was handed over.
         let snap;
         let mut seat = self.role.hold();
         seat.check_open()?;
@@ -189,27 +189,27 @@ impl Core {
         Ok(())
     }
 
-    /// By who made records while there was no room for more: after his own entry, for as many as a batch makes.
+    /// Trims the changelog if it is too long. The thread whose entry made it so calls it, after its entry.
     pub fn make_room_for_changes(&self) {
         if self.changes_long.load(Ordering::Relaxed) && self.changes_long.swap(false, Ordering::Relaxed) {
-            // Once to give up, once to forget. What fails is tried again with the next record.
+            // Once to abandon records, once to delete them. A failure is retried with the next record.
             let _ = self.trim_changes().and_then(|_| self.trim_changes());
         }
     }
 
-    /// By the keeper, who leaves to the next round what is made meanwhile.
+    /// Trims the records made so far. The keeper calls it each round.
     pub fn trim_changes_so_far(&self) {
         let last = self.role.hold().changelog.ledger.last;
         self.trim_changes_upto(last);
     }
 
-    /// What fails is tried again by the keeper.
+    /// The keeper retries a failure.
     fn trim_changes_upto(&self, upto: u64) {
         while !self.is_stopping() && matches!(self.trim_changes(), Ok(Some(first)) if first <= upto) {}
     }
 
-    /// Forgets some of the records that nobody wants, or gives up some that there is no room for. Where they begin now; `None`: nothing is
-    /// to be done, or can be.
+    /// Deletes some records that every consumer has acknowledged, or abandons some if they take too much space. Returns the first remaining
+    /// number; `None`: there is nothing to do, or the log is full.
     fn trim_changes(&self) -> Result<Option<u64>, Fault> {
         let ledger = self.role.hold().changelog.ledger.clone();
         let (floor, first) = (ledger.floor(), ledger.first);
@@ -217,12 +217,12 @@ impl Core {
             let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
             return Ok(is_done.then_some(first));
         }
-        // What is lost, and numbers that were passed over at a start, have no records to forget.
+        // Damaged ranges, and numbers that a start skipped, have no records to delete.
         let (forgotten, next) =
             until_loaded(&self.kv, &mut || load::numbers(&self.kv.reader(), first, floor + 1, STEP))?;
         let first_at = match next > ledger.last {
             true => ledger.next_at,
-            // If that one is damaged, the sum is wrong by a step until it is gone.
+            // If that record is damaged, the sum is wrong by one step until the record is deleted.
             false => look(&self.kv, &mut |view| {
                 let next = view.get(&keys::change(next));
                 next.and_then(|value| ChangeRecord::decode(&value).ok()).map(|r| r.bytes_before)
@@ -243,16 +243,16 @@ impl Core {
         Ok(done.then_some(next))
     }
 
-    /// On a full MDT a part of the share is what the reserve has room for.
+    /// Is the changelog above its share, or on a full MDT above the part that the reserve has space for?
     pub fn changes_are_too_long(&self, bytes: u64) -> bool {
         let max = self.room.changes_max();
         let is_closed = || self.room.is_closed(self.kv.reader().medium_bytes());
         bytes > max || (bytes > max / CLOSED_SHARE && is_closed())
     }
 
-    /// mds-C4. `first`: as it was when there was too much.
+    /// mds-C4: abandons the oldest half. `first`: the first number when the changelog was found too long.
     pub fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
-        // Only what is flushed may go, so that much of it is.
+        // Only flushed records may go, so flush first.
         self.flush()?;
         let flushed = {
             let mut seat = self.role.hold();
@@ -279,7 +279,7 @@ impl Core {
         Ok(done)
     }
 
-    /// As `alter`, but where the log is full it leaves things as they are: a checkpoint is on its way. False: so it was.
+    /// As `alter`, but does nothing if the log is full, since a checkpoint comes soon. False: it did nothing.
     fn unless_full(&self, alter: Alter<'_>) -> Result<bool, Fault> {
         match self.until_here(&mut || self.try_alter(alter))? {
             Ok(()) => Ok(true),
@@ -294,7 +294,7 @@ fn told_upto(reply: ReadChangesReply, seen: u64, flushed: u64) -> ReadChangesRep
     ReadChangesReply { upto, more: upto < flushed, ..reply }
 }
 
-/// Of the records up to `flushed`, what `consumer` wants behind what it has; and up to where it looked, if the view had all of that.
+/// The records up to `flushed` that `consumer` wants next, and the number up to which it read.
 fn read(
     view: &dyn View,
     consumer: &ConsumerRecord,
@@ -336,10 +336,10 @@ fn read(
     }
 }
 
-/// `newest`: of what is told.
+/// The fault for a damaged record. `newest`: the newest number that may be sent.
 fn damaged(damage: &Damage, newest: u64) -> Fault {
     let number = number_of(&damage.key).unwrap_or_default();
-    // The key behind a record that is damaged alone is no other's.
+    // A single damaged record has no end of a range.
     let behind = damage.is_stretch().then(|| number_from(&damage.end).unwrap_or(newest + 1));
     let what = match behind {
         Some(behind) if behind > number + 1 => format!(
@@ -353,7 +353,7 @@ fn damaged(damage: &Damage, newest: u64) -> Fault {
     Fault::new(Code::Damaged, what)
 }
 
-/// What a record takes on the wire beside its names, about.
+/// Bytes of a record on the wire beside its names, about.
 const CHANGE_BYTES: usize = 96;
 
 fn lost_of(consumer: &ConsumerRecord) -> Option<LostChanges> {

@@ -1,8 +1,8 @@
-//! Fsck of the name space while clients work: the rules of `meta::check` over a snapshot, a slice of records at a time and beside the
-//! writer's role; each finding is told once it still shows in the newest state. Repairs are entries like any other.
+//! Fsck of the name space while clients work. The rules of `meta::check` run over a snapshot, a slice of records at a time, beside the
+//! executor. A finding is reported only if it still shows in the newest state. Repairs are entries like any other.
 //!
-//! There is one check at a time, and whoever began it calls again to go on, so it takes the time of its caller's thread and no other. One that
-//! nobody asks for any more is forgotten (`IDLE_MS`): until then its snapshot keeps what was replaced meanwhile, unless a checkpoint needs that room.
+//! There is one check at a time. Its caller calls again to continue, so it takes time of the caller's serving thread only. A check that is
+//! not continued for `IDLE_MS` ends: until then its snapshot keeps replaced records, unless a checkpoint needs their space.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::records::look::{Next, Page, SnapView, Trouble, Walk, look, page, unti
 use crate::records::overlay::Layer;
 use crate::{Core, Records};
 
-/// Records and bytes of a slice: so much is copied out of the snapshot at once.
+/// Records and bytes of a slice, which is copied out of the snapshot at once.
 const SLICE: usize = 4096;
 const SLICE_BYTES: usize = 1 << 20;
-/// A call goes on for so long, that its connection is free for others soon.
+/// Longest run of one call, so that its connection is free for other requests soon.
 const CALL_MS: u64 = 200;
 /// Findings of one answer.
 const TOLD_MAX: usize = 256;
-/// A check that nobody went on with for so long is over.
+/// A check that its caller has not continued for so long ends.
 const IDLE_MS: u64 = 60_000;
 
 pub struct Run {
@@ -66,7 +66,7 @@ impl Core {
                 Stage::Found(found) => {
                     let (from, all) = (req.seen as usize, found.found.len());
                     let to = (from + TOLD_MAX).min(all);
-                    // A number stays with its finding: what does not show any more is told without words.
+                    // Findings keep their numbers: one that no longer shows is sent with empty text.
                     let findings = (from..to).map(|n| self.tell(found, n)).collect::<Result<_, _>>()?;
                     let (looked, dropped) = (run.looked.clone(), found.dropped);
                     return Ok(CheckReply { run: run.id, done: to >= all, looked, findings, dropped });
@@ -110,7 +110,7 @@ impl Core {
         Ok(RepairReply { repaired })
     }
 
-    /// Two entries, between which nobody else has the role.
+    /// Two entries under one leadership, so that no other entry comes between them.
     fn repair_counts(&self, findings: &Findings, n: usize) -> Result<bool, Fault> {
         self.until_done(&mut || {
             let mut seat = self.role.hold();
@@ -129,7 +129,7 @@ impl Core {
         })
     }
 
-    /// Forgets a check that nobody goes on with.
+    /// Ends a check that its caller no longer continues.
     pub fn sweep_check(&self) {
         let Some(mut checking) = self.checking.try_lock() else { return };
         let is_idle = |run: &Run| self.clock.boot_ms().saturating_sub(run.used_ms) >= IDLE_MS;
@@ -138,14 +138,14 @@ impl Core {
         }
     }
 
-    /// Servers and tools only.
+    /// Refuses callers other than servers and tools.
     pub fn check_admin(&self, cap: &Capability) -> Result<(), Fault> {
         let now_sec = self.clock.wall().sec.max(0) as u64;
         object::cap::check_right(&self.joined()?.secret, cap, RIGHT_ADMIN, now_sec)
     }
 
     fn begin_check(&self, now_ms: u64) -> Result<Run, Fault> {
-        // Of one moment: what the records do not say yet stands in the rows.
+        // Both of one moment: counts that are not in the records are pending.
         let (snap, pending) = {
             let seat = self.role.hold();
             (self.kv.snapshot(), seat.counts.clone())
@@ -170,7 +170,7 @@ impl Core {
                 let seen = check.look(&view, key, value);
                 match view.finish() {
                     Err(trouble @ Trouble::Absent(_)) => Err(trouble),
-                    // mds-V1. What it looked at besides and is damaged has a finding of its own.
+                    // mds-V1. Another record that `look` read is damaged, and gets a finding of its own.
                     Err(_) => Ok(Seen::default()),
                     Ok(()) => Ok(seen),
                 }
@@ -188,7 +188,7 @@ impl Core {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Finding `n` as it shows now; without words if it does not.
+    /// Finding `n` as it shows now; with empty text if it does not show.
     fn tell(&self, found: &Findings, n: usize) -> Result<told::Finding, Fault> {
         let wrong = found.found[n].wrong;
         if let Some(end) = found.found[n].lost_before() {
@@ -208,7 +208,7 @@ impl Core {
             told::Finding { wrong, what: String::new(), path: Bytes::default(), repair: String::new() };
         match outcome {
             Ok(finding) => Ok(finding.unwrap_or(gone)),
-            // What it stands on is damaged, so it cannot be shown to be gone, nor be repaired.
+            // A record that it rests on is damaged, so the finding can neither be disproved nor repaired.
             Err(fault) if fault.code == Code::Damaged => {
                 Ok(told::Finding { what: format!("{}; {}", found.found[n].what, fault.detail), ..gone })
             }
@@ -218,13 +218,13 @@ impl Core {
 }
 
 impl Core {
-    /// It shows until it is given up.
+    /// A damaged range, which shows until it is abandoned.
     fn tell_lost(&self, finding: &Finding, end: &Key) -> Result<told::Finding, Fault> {
         let is_lost =
             self.until_here(&mut || self.lost_from(&finding.key, end))?.map_err(Stop::fault)?.is_some();
         let say = |what: &str| if is_lost { what.to_string() } else { String::new() };
         let (what, repair) = (say(&finding.what), say(repair_of(finding)));
-        // What leads to it may be lost, too.
+        // Records of its path may be damaged too.
         let path = look(&self.kv, &mut |view| path(view, finding)).unwrap_or_default();
         Ok(told::Finding { wrong: finding.wrong, what, path: Bytes(path), repair })
     }

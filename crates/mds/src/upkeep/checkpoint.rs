@@ -1,5 +1,5 @@
-//! Checkpoints: the table, the slots, what is pending of counts and copies of what a start needs (kept.rs) as of one moment, streamed to the
-//! volume while the writer goes on.
+//! Checkpoints: the table, the slots, pending counts and copies of needed records (`kept.rs`), all as of one moment. They are streamed
+//! to the volume while the executor goes on.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
@@ -16,13 +16,13 @@ use crate::records::look::look;
 use crate::{Core, Records, Rules};
 
 impl Core {
-    /// For who found the log full with `used` bytes in it: a checkpoint, unless another one has trimmed it meanwhile.
+    /// Checkpoints after a request found `used` bytes in a full log, unless another checkpoint has trimmed the log meanwhile.
     pub fn checkpoint_below(&self, used: u64) -> Result<(), Fault> {
         let kept = &mut *self.checkpointing.lock();
         if self.volume.log_used() < used { Ok(()) } else { self.write_checkpoint(kept) }
     }
 
-    /// A checkpoint, whatever the log holds.
+    /// Checkpoints whatever the log holds.
     pub fn checkpoint_now(&self) -> Result<(), Fault> {
         self.write_checkpoint(&mut self.checkpointing.lock())
     }
@@ -34,9 +34,9 @@ impl Core {
     fn write_checkpoint(&self, kept: &mut Kept) -> Result<(), Fault> {
         let mut done = self.try_checkpoint(kept);
         if matches!(&done, Err(VolumeError::CheckpointSource(e)) if e.kind() == ErrorKind::StorageFull) {
-            // Two copies of all leaves have room, if nobody keeps those of before.
+            // Two copies of all leaves fit, once no snapshot keeps older leaves.
             let ended = self.walks.end();
-            // Its own end came before theirs.
+            // `try_checkpoint` ended the checkpoint in the table before the walks ended, so end it again.
             self.kv.end_checkpoint(false);
             tracing::warn!(
                 ended,
@@ -48,7 +48,7 @@ impl Core {
     }
 
     fn try_checkpoint(&self, kept: &mut Kept) -> Result<(), VolumeError> {
-        // With the writer's role table, slots, counts and the log's tail say the same; the copies cost a count for each session, and a few rows.
+        // Under leadership, so that table, slots, counts and the log's tail are of one state. A clone costs a reference count per session.
         let (snap, slots, counts, at) = {
             let seat = self.role.hold();
             self.kv.settle();
@@ -67,12 +67,12 @@ impl Core {
     }
 }
 
-/// Records that a start needs, or each change.
+/// Keys of the records that every start or every change needs.
 pub fn needed(rules: &dyn Rules) -> Vec<Key> {
     rules.needed().into_iter().chain(ids::keys()).collect()
 }
 
-/// What a checkpoint has.
+/// The content of a checkpoint.
 pub struct State {
     pub kv: Records,
     pub slots: Slots,
@@ -80,14 +80,14 @@ pub struct State {
     pub kept: Kept,
 }
 
-/// An empty table over what the volume has for one.
+/// An empty table over the volume's space for leaves.
 pub fn empty_on(volume: &Volume, cache_bytes: u64) -> Result<Records, Fault> {
     let (slots, checkpoint) = (volume.layout().slots, volume.checkpoint_place());
     let over = Records::over(kv::Medium { disk: volume.disk().clone(), slots, checkpoint, cache_bytes });
     over.map_err(|e| Fault::new(Code::Damaged, e.to_string()))
 }
 
-/// The state of a checkpoint that has all entries up to `at`; `empty`: a table over the volume that it is on.
+/// Reads a checkpoint of all entries up to `at`. `empty`: a table over its volume.
 pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<State, Fault> {
     let damaged = |why: String| Fault::new(Code::Damaged, format!("{why}; restore the MDT from its mirror"));
     let (mut slots, mut slot_keys, mut bad) = (Slots::default(), HashSet::new(), None);
@@ -113,9 +113,9 @@ pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<State
     }
     kept.put_back(&kv, at)?;
     match look(&kv, &mut |view| counts.look_at(view)) {
-        // It has no copy: the first builds that wrote leaves made none, and from then on it was lost. It was there all the same: no build wrote leaves
-        // before there were counts, and what is lost reaches from what a leaf had before this key to what it had behind it, which is made
-        // after it. But for who lost power while counting for the first time: then sums are too low, which fsck finds.
+        // The mark that directories are counted is damaged and has no copy, because the first builds that wrote leaves made none. It
+        // existed: every build that wrote leaves also counted. The exception is a power loss during the first count: then sums are too low,
+        // and fsck finds that.
         Err(fault) if fault.code == Code::Damaged => {
             tracing::error!(%fault, "directories are counted as before, and fsck tells of which the counts are lost");
             counts.go_on();

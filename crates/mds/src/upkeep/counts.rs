@@ -1,4 +1,4 @@
-//! Counts of directories: what each entry means for them, and when they go into their records. The rules are in `meta::counts`.
+//! Counts of directories: learned from each entry, pending in memory, and folded into their records. The rules are in `meta::counts`.
 
 use std::sync::atomic::Ordering;
 
@@ -15,18 +15,18 @@ use crate::records::overlay::Layer;
 use crate::reply::Done;
 use crate::reply::{parse, plain};
 
-/// Records of an entry when a file system is counted for the first time.
+/// Records of one entry when a file system is counted for the first time.
 const SLICE: usize = 1024;
 const SLICE_BYTES: usize = 1 << 20;
 
-/// An entry's changes, as the rules take them.
+/// An entry's changes, in the form of the rules.
 pub fn changed(changes: &Batch) -> impl Iterator<Item = Changed<'_>> + Clone {
     changes.0.iter().map(|Change { key, value }| (key, value.as_ref().map(|v| v.raw())))
 }
 
 impl Core {
-    /// What an entry means for the counts: to be asked before it is encoded, because records that nobody needs any more go with it,
-    /// and added to `counts` once it is in the log.
+    /// Learns an entry's effect on the counts. Call it before the entry is encoded, because it adds deletions of obsolete records to
+    /// `changes`. Add the result to `counts` once the entry is in the log.
     pub fn learn_counts(&self, counts: &Pending, changes: &mut Batch) -> Result<Learned, Stop> {
         if !self.rules.counts() {
             return Ok(Learned::default());
@@ -40,7 +40,7 @@ impl Core {
         Ok(learned)
     }
 
-    /// The call `Counts`: what the newest state has, and what is pending.
+    /// The call `Counts`: the sum of the newest state and the pending counts.
     pub fn on_counts(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
         self.joined()?;
         self.check_incarnation(head)?;
@@ -51,7 +51,7 @@ impl Core {
             user = self.sessions.one_user(head.session)?;
         }
         let mut req: wire::meta::Counts = parse(body)?;
-        // meta-J1 of the rules: of a judged session, the judge knows better.
+        // meta-J1: the judged user replaces the claimed one.
         if let Some(judged) = self.judged(user.as_ref(), head.call, body) {
             req.cred = judged.cred;
         }
@@ -67,13 +67,13 @@ impl Core {
         reply.map(plain)
     }
 
-    /// Brings some of what is pending into the records, if it is much. Who made it so does it, after his own entry.
+    /// Folds pending counts into the records, if they are many. The thread whose entry made them many does so, after its entry.
     pub fn fold_counts(&self) -> Result<(), Fault> {
-        // One of all who were told of the batch that made it long.
+        // One thread of the batch does it.
         if !self.counts_long.load(Ordering::Relaxed) || !self.counts_long.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        // A few attempts bring all that it needs. If that does not stay in memory until then, it needs less.
+        // A few attempts load all records that it needs. If they do not stay in memory, each further attempt folds half as many.
         let mut max = 8 * FOLD_MAX;
         until_loaded(&self.kv, &mut || {
             let mut seat = self.role.hold();
@@ -88,7 +88,7 @@ impl Core {
                 not_absent(view)?;
                 fold
             };
-            // In a log that is full there is no room for it: a checkpoint is on its way, and the next one tries again.
+            // On a full log it does nothing: a checkpoint comes soon, and a later entry folds.
             match self.commit_puts(&mut seat, fold.puts) {
                 Ok(_) => {
                     seat.counts.fold_ended(fold.end);
@@ -96,13 +96,13 @@ impl Core {
                 }
                 Err(Stop::LogFull { .. } | Stop::NoIds) => Ok(()),
                 Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
-                // Its volume refuses: who asks for something is told.
+                // The volume has failed; the next request reports that.
                 Err(Stop::Refused(_)) => Ok(()),
             }
         })
     }
 
-    /// Counts a file system whose records say nothing of it: an older program made it. Nobody is served yet.
+    /// Counts a file system that an older program made without counts. Runs before requests are served.
     pub fn begin_counts(&self) -> Result<(), Fault> {
         if !self.rules.counts() || self.role.hold().counts.is_counting() {
             return Ok(());
@@ -122,7 +122,7 @@ impl Core {
                 }
             };
         }
-        // It keeps the places of leaves from checkpoints.
+        // The walk's snapshot keeps leaves' places, which the checkpoints below may need.
         drop(walk);
         let puts: Vec<(Key, Vec<u8>)> = recount
             .finish()
@@ -130,7 +130,7 @@ impl Core {
             .map(|(dir, counts)| (meta::keys::counts(dir), counts.encode()))
             .collect();
         tracing::info!(directories = puts.len(), "the directories' contents were counted for the first time");
-        // Until the last record is there, a start begins anew.
+        // The last record marks the end; without it a start counts anew.
         for slice in puts.chunks(SLICE).chain([&[begun()][..]]) {
             self.commit_alone(slice)?;
         }
@@ -142,7 +142,7 @@ impl Core {
         self.commit_changes(seat, puts.collect())
     }
 
-    /// An internal entry of changes that are right whatever the state is.
+    /// Makes an internal entry of changes that do not depend on the state.
     pub fn commit_changes(&self, seat: &mut Seat, changes: Layer) -> Result<Seq, Stop> {
         let snap = self.kv.snapshot();
         let mut draft = Draft::new(&snap);
@@ -150,7 +150,7 @@ impl Core {
         self.commit(seat, draft)
     }
 
-    /// An internal entry that reads nothing.
+    /// Makes an internal entry of its own, and checkpoints if the log is full.
     fn commit_alone(&self, puts: &[(Key, Vec<u8>)]) -> Result<(), Fault> {
         loop {
             match self.until_here(&mut || self.commit_puts(&mut self.role.hold(), puts.to_vec()))? {
@@ -162,7 +162,8 @@ impl Core {
     }
 }
 
-/// A record that is damaged was found by who needs it more; here it would stop what has to go on, and fsck finds the sums wrong.
+/// Passes on absence, and only logs damage: counting must not stop entries, requests for the record report the damage, and fsck finds
+/// wrong sums.
 fn not_absent(view: SnapView<'_>) -> Result<(), Trouble> {
     match view.finish() {
         Err(trouble @ Trouble::Absent(_)) => Err(trouble),

@@ -1,10 +1,10 @@
-//! Stretches of keys that are lost, and given up: an admin accepts by `stria fsck --repair` that nobody knows any more what was there. From then on
-//! nothing is there, and what is made there is as everywhere else.
+//! Abandoned ranges of keys: an administrator accepts by `stria fsck --repair` that the records of a damaged range are lost. From then on
+//! the range is known as empty, and new records in it are as any others.
 //!
-//! mds-G1: it is an entry like any other, with a record that says which keys (`GivenUp`). Of these keys it leaves what it puts itself, and nothing
-//!     else, also where a replay finds the leaf sound again: what came after the entry does not know of it.
-//! mds-G2: who starts needs some records (`checkpoint::needed`). Where they are lost, the entry puts their copies (kept.rs); without one
-//!     nothing is given up.
+//! mds-G1: abandoning is a log entry with a record of the range (`GivenUp`). Of this range only the records that the entry itself puts
+//!     remain, also if a replay finds the leaf sound again, because later entries do not know its old records.
+//! mds-G2: a start needs some records (`checkpoint::needed`). If they are in the range, the entry puts their copies (`kept.rs`); without a
+//!     copy the range is not abandoned.
 
 use kv::{Batch, Engine, Miss, Value};
 use types::{Code, Fault, Key, Seq};
@@ -19,7 +19,7 @@ use crate::upkeep::checkpoint::needed;
 
 const VERSION: u8 = 1;
 
-/// The record of kind 16: which keys were given up last. From `first` on and below `end`.
+/// The record of kind 16: the range that was abandoned last, from `first` on and below `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenUp {
     pub first: Key,
@@ -52,7 +52,7 @@ impl GivenUp {
         if first < end { Ok(GivenUp { first, end }) } else { Err(Malformed("the end of what was given up")) }
     }
 
-    /// What an entry gives up.
+    /// The range that an entry abandons.
     pub fn by(changes: &Batch) -> Result<Option<GivenUp>, Malformed> {
         let value =
             changes.0.iter().find(|change| change.key == GivenUp::key()).and_then(|c| c.value.as_ref());
@@ -63,8 +63,8 @@ impl GivenUp {
         (self.first..self.end).contains(key)
     }
 
-    /// mds-G1, once the entry is applied, which was the one at `at`; `put`: what it has put. By who may change the table, and who may wait for the
-    /// medium with that (the exception to mds-E5): no change may come between the entry and this.
+    /// mds-G1: empties the range once its entry is applied. `at`: the entry's seq; `put`: the keys that it put. The leader calls it, and
+    /// waits for the medium (the exception to mds-E5), because no change may come between the entry and this.
     pub fn forget<E: Engine>(&self, kv: &E, at: Seq, put: &[Key]) -> Result<(), Fault> {
         until_loaded(kv, &mut || kv.bare(&self.first, &self.end).map_err(Trouble::Absent))?;
         let there = look(kv, &mut |view| {
@@ -86,9 +86,9 @@ impl GivenUp {
 }
 
 impl Core {
-    /// Gives up what of these keys is lost. What became known of some of them since divides it.
+    /// Abandons the damaged ranges within these keys, an entry for each.
     pub fn give_up(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
-        // mds-KP2: of what is lost they stay as they are.
+        // mds-KP2: a later checkpoint does not change the copies of damaged records.
         let kept = self.checkpointing.lock().clone();
         let (mut at, mut any) = (*first, false);
         while let Some(given) = self.until_done(&mut || {
@@ -109,7 +109,7 @@ impl Core {
         Ok(any)
     }
 
-    /// The next that is lost.
+    /// The next damaged range.
     pub fn lost_from(&self, from: &Key, end: &Key) -> Result<Option<GivenUp>, Stop> {
         let reader = self.kv.reader();
         match kv::View::range(&reader, from, end, &mut |_, _| true) {
@@ -119,14 +119,14 @@ impl Core {
         }
     }
 
-    /// mds-G2.
+    /// mds-G2: puts of the copies of needed records in the range.
     pub fn copies_for(&self, given: &GivenUp, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
         let mut copies = Layer::new();
         let begun = meta::counts::begun();
         for key in needed(&*self.rules).into_iter().filter(|key| given.has(key)) {
             let value = match kept.get(&key) {
                 Some(value) => value.clone(),
-                // The first builds made no copy of it, and it says what is known.
+                // The first builds made no copy of this mark, and its value is known.
                 None if key == begun.0 && is_counting => Value::new(&begun.1),
                 None => {
                     let why = format!(

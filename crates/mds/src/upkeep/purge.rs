@@ -1,10 +1,11 @@
-//! The purge: objects of files that are gone are destroyed, then their records.
+//! The purge: destroys the objects of deleted files, then removes the files' records from the unlink log.
 //!
-//! mds-P1 (mds-M6): nothing is destroyed before the entry that made it dead is flushed; else a power loss brings the file back
-//! without its bytes.  mds-P2: a record goes only after the OSTs flushed the destruction; else a power loss brings objects back
-//! that nobody remembers.  Destroying twice is harmless, so a crash anywhere starts over.
-//! mds-P3: every dead file has its turn. Rounds walk through the list, and begin anew only at its end: however many files of an
-//! OST that is down come first, those behind them are freed.
+//! mds-P1 (mds-M6): objects are destroyed only after the flush of the entry that put the file into the unlink log. Otherwise a power loss
+//!     brings the file back without its bytes.
+//! mds-P2: a record is removed only after the OSTs flushed the destruction. Otherwise a power loss brings back objects that no record
+//!     names. Destroying twice is harmless, so after a crash the purge starts over.
+//! mds-P3: every file of the unlink log has its turn. Rounds walk through the log and begin anew only at its end. So files of an OST that
+//!     is down do not block those behind them.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -25,25 +26,25 @@ use crate::joined::Joined;
 use crate::records::ids::no_lease;
 use crate::records::look::{SnapView, look_around};
 
-/// Files looked at in a round; doubled up to the maximum while some of them cannot be purged: each round waits for an OST
-/// that is down, and few rounds should do.
+/// Files of a round. The number doubles up to the maximum while some cannot be purged: each round waits for an OST that is down, so
+/// rounds should be few.
 const FILES_MIN: usize = 256;
 const FILES_MAX: usize = 16 * 1024;
 /// Objects named in one request: 24 KiB of body.
 const OBJECTS_MAX: usize = 1024;
 /// Records forgotten in one entry.
 const FORGET_MAX: usize = 256;
-/// An OST that takes longer is tried again later; a stop waits no longer than this.
+/// Timeout of a call to an OST, which is then retried in a later round. A stop waits no longer than this.
 const CALL_MAX: Duration = Duration::from_secs(3);
 /// Longest pause after failures.
 const BACK_OFF_MAX: Duration = Duration::from_secs(30);
-/// Dead records looked at for who asks whether any names a mirror: first few, since mostly one of the first does. What lies behind
-/// them is taken to name it.
+/// Records of the unlink log that `on_dying` reads to find given mirrors: first few, since mostly one of them matches. Records behind
+/// the last limit are assumed to match.
 const LOOKS: [usize; 2] = [64, 4096];
-/// The capability is made anew each round.
+/// Validity of the capability, which is made anew each round.
 const CAPABILITY_SEC: u64 = 3600;
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Purged {
     pub files: usize,
@@ -51,16 +52,16 @@ pub struct Purged {
     pub left: usize,
 }
 
-/// How far the list of dead files has been walked through.
+/// The position of the walk through the unlink log.
 #[derive(Default)]
 pub struct Walk {
-    /// The last record that was looked at. None: it begins anew.
+    /// The last record that was read. `None`: the walk begins anew.
     at: Option<Key>,
-    /// What this walk's rounds came to, or the last one's.
+    /// Sum of this walk's rounds; between walks, of the last one.
     sum: Purged,
-    /// The news when it began: it comes by all of them.
+    /// `Counts::news` when the walk began. The walk reads all of it.
     news: u64,
-    /// Those that failed in the last round. They are asked last: the others' space need not wait until their time is over.
+    /// Targets that failed in the last round. They are asked last, so that the other targets' space does not wait for their timeouts.
     failed: BTreeSet<TargetId>,
 }
 
@@ -70,17 +71,17 @@ impl Walk {
     }
 }
 
-/// What the purge has come to since the start, for those who wait for it.
+/// Progress of the purge since the start, for clients that wait for space.
 pub struct Counts {
     walks_begun: AtomicU64,
     walks_ended: AtomicU64,
     rounds: AtomicU64,
-    /// Dead records that are gone.
+    /// Records removed from the unlink log.
     freed: AtomicU64,
-    /// What a walk may find that one before it did not: dead records that were added, and new maps, by which OSTs may have come back.
-    /// Counted when it can be seen: a walk that saw it uncounted has one to come.
+    /// Counts events that make a new walk worthwhile: records added to the unlink log, and new maps, in which OSTs may be back.
+    /// An event is counted after it is visible. A walk that saw it before the count is followed by one more.
     news: AtomicU64,
-    /// The news when a whole walk began that left some and freed none, or one that failed; `GOES_ON` if something was freed since.
+    /// `news` at the begin of the last walk that freed nothing and left files, or that failed. `GOES_ON` after a walk that freed some.
     held_up_at: AtomicU64,
 }
 
@@ -114,7 +115,7 @@ impl Counts {
 struct Behind<'a> {
     view: &'a SnapView<'a>,
     key: Option<Key>,
-    /// The last one that was seen.
+    /// The last record that was read.
     seen: Cell<Option<Key>>,
 }
 
@@ -152,7 +153,7 @@ impl Core {
             if round.is_ok() {
                 max = if sum.left == 0 { FILES_MIN } else { (max * 2).min(FILES_MAX) };
             }
-            // mds-P3: the longer pauses come at the end of a walk that freed nothing.
+            // mds-P3: longer pauses come only at the end of a walk that freed nothing.
             let is_vain = round.is_err() || (!walk.is_under_way() && sum.files == 0 && sum.left > 0);
             if is_vain {
                 back_off =
@@ -163,7 +164,7 @@ impl Core {
             let is_busy = walk.is_under_way() && sum.left == 0;
             pause = match (is_vain, is_busy) {
                 (true, _) => back_off,
-                // Much to do: go on at once.
+                // The walk has more records: go on at once.
                 (false, true) => Duration::ZERO,
                 (false, false) => self.commit_interval(),
             };
@@ -176,7 +177,7 @@ impl Core {
     /// Destroys the objects of the next `max` dead files of the walk.
     pub fn purge_round(&self, walk: &mut Walk, max: usize) -> Result<Purged, Fault> {
         if !walk.is_under_way() {
-            // Before the snapshot is taken: who reads a smaller count afterwards saw nothing that this walk may miss.
+            // Before the snapshot, so that a client which read a smaller count before knows that this walk reads everything it saw.
             self.purged.walks_begun.fetch_add(1, Ordering::SeqCst);
             walk.sum = Purged::default();
             walk.news = self.purged.news.load(Ordering::SeqCst);
@@ -210,7 +211,7 @@ impl Core {
             return Ok(Purged::default());
         }
         assert!(dead.len() <= max, "a round has its bound");
-        // mds-P1: everything that was seen is flushed after this.
+        // mds-P1: after this, all records read above are flushed.
         self.flush()?;
         walk.failed = self.destroy_all(&joined, &dead, &walk.failed);
         let failed = &walk.failed;
@@ -226,10 +227,10 @@ impl Core {
         Ok(Purged { files: done.len(), left: left.len() })
     }
 
-    /// Somebody found OSTs full: is space about to be free there?
+    /// Call of a client that found OSTs full: will the purge free space there?
     pub fn on_dying(&self, req: &Dying) -> Result<DyingReply, Fault> {
         let (dying, walks_begun) = look_around(&self.kv, &mut |view| {
-            // A walk that begins later than this sees everything that is dead in the view.
+            // A walk that begins after this load reads every unlink record of the view.
             let walks_begun = self.purged.walks_begun.load(Ordering::SeqCst);
             let dying = LOOKS.iter().any(|max| {
                 let dead = self.rules.dead_list(view, *max);
@@ -241,7 +242,7 @@ impl Core {
         })?;
         let news = self.purged.news.load(Ordering::SeqCst);
         let held_up = dying && self.purged.held_up_at.load(Ordering::SeqCst) == news;
-        // Else its longer pauses would be void for as long as somebody finds an OST full.
+        // Ringing would cut the back-off short for as long as clients find an OST full.
         if dying && !held_up {
             self.bells.purge.ring();
         }
@@ -257,7 +258,7 @@ impl Core {
         })
     }
 
-    /// Destroys on every target what is dead there, and flushes; returns the targets where that did not work. Those of `late` come last.
+    /// Destroys the objects on every target, and flushes. Targets of `late` come last. Returns the targets that failed.
     fn destroy_all(
         &self,
         joined: &Joined,
@@ -267,7 +268,7 @@ impl Core {
         let mut by_target = BTreeMap::<TargetId, Vec<ObjectId>>::new();
         for (fid, layout) in dead {
             for (object, target) in targets_of(joined, *fid, layout) {
-                // A mirror that the map does not know has no target: its files stay on the list.
+                // A mirror that is not in the map has no target: its files stay in the unlink log.
                 if let Some(target) = target {
                     by_target.entry(target).or_default().push(object);
                 }
@@ -277,7 +278,7 @@ impl Core {
         let (mut failed, mut is_news) = (BTreeSet::new(), false);
         for (target, objects) in first.into_iter().chain(last) {
             if is_news && late.contains(&target) {
-                // What was destroyed until here is free: who waits for it tries again now.
+                // Objects destroyed so far are free: waiting clients may try again now.
                 self.purged.rounds.fetch_add(1, Ordering::SeqCst);
                 is_news = false;
             }
@@ -321,7 +322,7 @@ impl Core {
     }
 }
 
-/// Each object of a file with the target that has it, as the map says.
+/// Each object of a file, with its target in the map.
 fn targets_of<'a>(
     joined: &'a Joined,
     fid: Fid,
