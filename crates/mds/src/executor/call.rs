@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// mds-X8: is this a replay of an abandoned request? `Release` is none: no other session can have a file without a name.
-    pub fn was_given_up(&self, head: &Header) -> bool {
+    pub fn was_abandoned(&self, head: &Header) -> bool {
         let is_replay = head.flags & Flags::REPLAY != 0;
         is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
     }

@@ -337,7 +337,7 @@ impl Core {
         // Sequence 0: the request is idempotent by the client's word, and uses no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         match self.admit(seat, draft, ask.head, origin.as_ref()) {
-            Ok(None) if self.was_given_up(ask.head) => return Reached::Known(Err(refuse_late().into())),
+            Ok(None) if self.was_abandoned(ask.head) => return Reached::Known(Err(refuse_late().into())),
             Ok(None) => {}
             Ok(Some(reached)) => {
                 // meta-H2: a repeated open whose reply was lost in a restart still has the file open, so it is noted again.

@@ -116,7 +116,7 @@ impl Ledger {
 
     /// Abandons the oldest half of the records, but no unflushed one, since a lost number must not become another change's (mds-C2).
     /// Returns the consumers that still wanted some of it.
-    pub fn give_up(&mut self, flushed: u64) -> Vec<Given> {
+    pub fn abandon(&mut self, flushed: u64) -> Vec<Given> {
         let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
         behind
@@ -229,8 +229,8 @@ impl Changelog {
     }
 
     #[cfg(test)]
-    pub fn force_give_up(&mut self) {
-        self.ledger.give_up(self.flushed);
+    pub fn force_abandon(&mut self) {
+        self.ledger.abandon(self.flushed);
     }
 }
 

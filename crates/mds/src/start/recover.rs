@@ -21,9 +21,9 @@ use crate::records::record;
 use crate::sessions::Sessions;
 use crate::sessions::locks::Locks;
 use crate::start::workers::Workers;
+use crate::upkeep::abandoned::Abandoned;
 use crate::upkeep::checkpoint::{State, empty_on, read_state};
 use crate::upkeep::counts::changed;
-use crate::upkeep::given_up::GivenUp;
 use crate::{Core, Mdt, Records, Settings};
 
 impl Mdt {
@@ -145,8 +145,10 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }
-            let given_up = match GivenUp::by(&r.changes) {
-                Ok(given_up) => given_up.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>())),
+            let abandoned = match Abandoned::by(&r.changes) {
+                Ok(abandoned) => {
+                    abandoned.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>()))
+                }
                 Err(why) => {
                     unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
                     return Verdict::Cut;
@@ -155,7 +157,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             slots.apply(&r.members, entry.seq, &r.changes);
             let last = Seq(entry.seq.0 + u64::from(r.ops()) - 1);
             kv.apply(last, r.changes);
-            if let Some((given, put)) = given_up
+            if let Some((given, put)) = abandoned
                 && let Err(f) = given.forget(&kv, last, &put)
             {
                 fault.get_or_insert(f);

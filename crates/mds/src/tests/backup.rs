@@ -15,8 +15,8 @@ use wire::meta::Unlink;
 use super::counts::Play;
 use super::meta_rules::{fresh, rig};
 use super::rig::{Rig, SECRET};
+use crate::upkeep::abandoned::Abandoned;
 use crate::upkeep::backup::{Stream, read_head};
-use crate::upkeep::given_up::GivenUp;
 use crate::{Mdt, Settings};
 
 /// A whole backup; `between` its answers something else may happen.
@@ -170,11 +170,11 @@ fn the_changelog_of_what_is_restored_begins_behind_all_its_numbers() {
 fn what_is_restored_has_given_up_nothing() {
     let (rig, _) = fresh();
     let (first, end) = (keys::kind_start(keys::ORPHAN), keys::kind_start(keys::ORPHAN + 1));
-    let given = GivenUp { first, end }.encode();
-    let layer = [(GivenUp::key(), Some(Value::new(&given)))].into();
+    let given = Abandoned { first, end }.encode();
+    let layer = [(Abandoned::key(), Some(Value::new(&given)))].into();
     rig.mdt.core.commit_changes(&mut rig.mdt.core.role.hold(), layer).unwrap();
     let bytes = backup(&rig, &mut || ());
     assert!(bytes.windows(given.len()).any(|part| part == given), "the backup has it");
     let kept = lasting(&restore(&bytes).unwrap());
-    assert!(!kept.is_empty() && !kept.contains_key(GivenUp::key().as_bytes()));
+    assert!(!kept.is_empty() && !kept.contains_key(Abandoned::key().as_bytes()));
 }

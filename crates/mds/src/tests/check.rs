@@ -17,7 +17,7 @@ use super::rig::{Rig, SECRET};
 use crate::records::ids::no_lease;
 use crate::records::kept::Kept;
 use crate::records::overlay::Overlay;
-use crate::upkeep::given_up::GivenUp;
+use crate::upkeep::abandoned::Abandoned;
 
 fn cap() -> Capability {
     object::cap::make_admin(&SECRET, 1 << 40)
@@ -381,7 +381,7 @@ fn what_a_start_needs_is_given_up_only_for_its_copy() {
     let (kept, none) = (core.checkpointing.lock().clone(), Kept::default());
     let key = |bytes: &[u8]| Key::new(bytes).unwrap();
     let copies = |first: &[u8], end: &[u8], kept: &Kept| {
-        let copies = core.copies_for(&GivenUp { first: key(first), end: key(end) }, kept, true);
+        let copies = core.copies_for(&Abandoned { first: key(first), end: key(end) }, kept, true);
         copies.map(|copies| copies.into_keys().collect::<Vec<_>>()).map_err(|stop| stop.fault().code)
     };
     let (counter, root) = (keys::COUNTER, keys::inode(Fid::ROOT));

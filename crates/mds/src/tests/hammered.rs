@@ -10,7 +10,7 @@ use crate::executor::slots::Slots;
 use crate::records::ids::{Ids, KIND_COUNTER};
 use crate::records::record::{self, Member, Origin};
 use crate::sessions::{Session, Sessions};
-use crate::upkeep::given_up::GivenUp;
+use crate::upkeep::abandoned::Abandoned;
 
 /// Checksums of the values of a log record, wherever its lengths lead.
 fn repair_record(bytes: &mut [u8]) {
@@ -145,11 +145,11 @@ fn a_counter_is_read_or_refused() {
 #[test]
 fn what_was_given_up_is_read_or_refused() {
     let key = |bytes: &[u8]| Key::new(bytes).unwrap();
-    let seed = |first: &[u8], end: &[u8]| GivenUp { first: key(first), end: key(end) }.encode();
+    let seed = |first: &[u8], end: &[u8]| Abandoned { first: key(first), end: key(end) }.encode();
     let seeds = [seed(&[2, 0, 1], &[2, 0, 9]), seed(&[], &[1]), seed(&[1; 22], &[1; 23])];
     let hammer = Hammer::new("given up").seeds(seeds).bound(8, 8 << 10);
     let outcome = hammer.run(
-        |bytes| GivenUp::decode(bytes).ok(),
+        |bytes| Abandoned::decode(bytes).ok(),
         |bytes, given| {
             assert_eq!(given.encode(), bytes, "two byte forms");
             bytes.len()

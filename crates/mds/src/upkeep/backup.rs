@@ -21,8 +21,8 @@ use wire::codec::Bytes;
 use crate::records::ids::raised;
 use crate::records::ledger::Left;
 use crate::records::look::{Trouble, Walk, look, until_loaded};
+use crate::upkeep::abandoned::Abandoned;
 use crate::upkeep::checkpoint::empty_on;
-use crate::upkeep::given_up::GivenUp;
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
 
 /// Bytes of records in one answer, about; with one of the longest records it still fits a frame. Small in tests, for several answers.
@@ -207,7 +207,7 @@ impl Mdt {
                     return false;
                 }
                 // A restored MDT has no damaged leaves, so no range of it is abandoned.
-                if change.key == GivenUp::key() {
+                if change.key == Abandoned::key() {
                     return false;
                 }
                 // mds-BK2. An inode that cannot be decoded stays as it is, and fsck reports it.

@@ -214,7 +214,7 @@ impl Core {
         let ledger = self.role.hold().changelog.ledger.clone();
         let (floor, first) = (ledger.floor(), ledger.first);
         if first > floor {
-            let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
+            let is_done = self.changes_are_too_long(ledger.bytes()) && self.abandon_changes(first)?;
             return Ok(is_done.then_some(first));
         }
         // Damaged ranges, and numbers that a start skipped, have no records to delete.
@@ -251,7 +251,7 @@ impl Core {
     }
 
     /// mds-C4: abandons the oldest half. `first`: the first number when the changelog was found too long.
-    pub fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
+    pub fn abandon_changes(&self, first: u64) -> Result<bool, Fault> {
         // Only flushed records may go, so flush first.
         self.flush()?;
         let flushed = {
@@ -264,7 +264,7 @@ impl Core {
         }
         let mut given = Vec::new();
         let done = self.unless_full(&mut |ledger| {
-            given = if ledger.first == first { ledger.give_up(flushed) } else { Vec::new() };
+            given = if ledger.first == first { ledger.abandon(flushed) } else { Vec::new() };
             Ok(Vec::new())
         })?;
         for Given { name, from, to, .. } in given.iter().filter(|g| done && g.is_news) {

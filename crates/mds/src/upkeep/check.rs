@@ -93,7 +93,7 @@ impl Core {
         };
         let repaired = match (finding.wrong, finding.lost_before()) {
             (Wrong::WrongCounts, _) => self.repair_counts(findings, n)?,
-            (_, Some(end)) => self.give_up(&finding.key, &end)?,
+            (_, Some(end)) => self.abandon(&finding.key, &end)?,
             _ => {
                 let mut repaired = false;
                 self.transact(&no_lease(), &mut |txn| {

@@ -1,9 +1,9 @@
 //! Upkeep: checkpoints, purge, checks, backups, counts and the changelog, each mostly on a background thread.
 
+pub mod abandoned;
 pub mod backup;
 pub mod changelog;
 pub mod check;
 pub mod checkpoint;
 pub mod counts;
-pub mod given_up;
 pub mod purge;

@@ -3,7 +3,7 @@
 use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord};
 
 use super::*;
-use crate::upkeep::given_up::GivenUp;
+use crate::upkeep::abandoned::Abandoned;
 
 /// Two consumers that have lost something, and changes behind both.
 fn played() -> verify::Image {
@@ -13,7 +13,7 @@ fn played() -> verify::Image {
     rig.mdt.flush().unwrap();
     rig.ack(a, 10).unwrap();
     rig.ack(b, 5).unwrap();
-    assert!(rig.mdt.core.give_up_changes(6).unwrap());
+    assert!(rig.mdt.core.abandon_changes(6).unwrap());
     rig.mdt.flush().unwrap();
     verify::assert_whole(&*disk, "as it was");
     let image = verify::read(&*disk).unwrap();
@@ -86,6 +86,6 @@ fn what_was_given_up_may_be_missing() {
     image.records.retain(|key, _| *key != keys::change(30).as_bytes());
     assert_eq!(image.check().len(), 1);
     let (first, end) = (keys::kind_start(keys::ORPHAN), keys::kind_start(keys::ORPHAN + 1));
-    image.records.insert(GivenUp::key().as_bytes().to_vec(), GivenUp { first, end }.encode());
+    image.records.insert(Abandoned::key().as_bytes().to_vec(), Abandoned { first, end }.encode());
     assert_eq!(image.check(), Vec::<String>::new());
 }

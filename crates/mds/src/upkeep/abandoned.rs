@@ -1,7 +1,7 @@
 //! Abandoned ranges of keys: an administrator accepts by `stria fsck --repair` that the records of a damaged range are lost. From then on
 //! the range is known as empty, and new records in it are as any others.
 //!
-//! mds-G1: abandoning is a log entry with a record of the range (`GivenUp`). Of this range only the records that the entry itself puts
+//! mds-G1: abandoning is a log entry with a record of the range (`Abandoned`). Of this range only the records that the entry itself puts
 //!     remain, also if a replay finds the leaf sound again, because later entries do not know its old records.
 //! mds-G2: a start needs some records (`checkpoint::needed`). If they are in the range, the entry puts their copies (`kept.rs`); without a
 //!     copy the range is not abandoned.
@@ -21,42 +21,46 @@ const VERSION: u8 = 1;
 
 /// The record of kind 16: the range that was abandoned last, from `first` on and below `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GivenUp {
+pub struct Abandoned {
     pub first: Key,
     pub end: Key,
 }
 
-impl GivenUp {
+impl Abandoned {
     pub fn key() -> Key {
         meta::keys::kind_start(meta::keys::GIVEN_UP)
     }
 
     pub fn encode(&self) -> Vec<u8> {
         let (first, end) = (self.first.as_bytes(), self.end.as_bytes());
-        assert!(self.first < self.end, "a range that is given up is not empty");
+        assert!(self.first < self.end, "an abandoned range is not empty");
         assert!(first.len().max(end.len()) <= usize::from(u8::MAX), "a key's length fits its field");
         [&[VERSION, first.len() as u8], first, &[end.len() as u8], end].concat()
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<GivenUp, Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<Abandoned, Malformed> {
         let r = &mut Reader::new(bytes);
         if u8::get(r)? != VERSION {
-            return Err(Malformed("version of what was given up"));
+            return Err(Malformed("version of an abandoned range"));
         }
         let mut key = || {
             let len = u8::get(r)?;
-            Key::new(r.take(len.into())?).ok_or(Malformed("a key of what was given up"))
+            Key::new(r.take(len.into())?).ok_or(Malformed("a key of an abandoned range"))
         };
         let (first, end) = (key()?, key()?);
         r.end()?;
-        if first < end { Ok(GivenUp { first, end }) } else { Err(Malformed("the end of what was given up")) }
+        if first < end {
+            Ok(Abandoned { first, end })
+        } else {
+            Err(Malformed("the end of an abandoned range"))
+        }
     }
 
     /// The range that an entry abandons.
-    pub fn by(changes: &Batch) -> Result<Option<GivenUp>, Malformed> {
+    pub fn by(changes: &Batch) -> Result<Option<Abandoned>, Malformed> {
         let value =
-            changes.0.iter().find(|change| change.key == GivenUp::key()).and_then(|c| c.value.as_ref());
-        value.map(|value| GivenUp::decode(value.raw())).transpose()
+            changes.0.iter().find(|change| change.key == Abandoned::key()).and_then(|c| c.value.as_ref());
+        value.map(|value| Abandoned::decode(value.raw())).transpose()
     }
 
     fn has(&self, key: &Key) -> bool {
@@ -87,7 +91,7 @@ impl GivenUp {
 
 impl Core {
     /// Abandons the damaged ranges within these keys, an entry for each.
-    pub fn give_up(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
+    pub fn abandon(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
         // mds-KP2: a later checkpoint does not change the copies of damaged records.
         let kept = self.checkpointing.lock().clone();
         let (mut at, mut any) = (*first, false);
@@ -97,7 +101,7 @@ impl Core {
             self.kv.settle();
             let Some(given) = self.lost_from(&at, end)? else { return Ok(None) };
             let mut changes = self.copies_for(&given, &kept, seat.counts.is_counting())?;
-            changes.insert(GivenUp::key(), Some(Value::new(&given.encode())));
+            changes.insert(Abandoned::key(), Some(Value::new(&given.encode())));
             let put: Vec<Key> = changes.keys().copied().collect();
             let seq = self.commit_changes(&mut seat, changes)?;
             given.forget(&self.kv, seq, &put)?;
@@ -110,17 +114,17 @@ impl Core {
     }
 
     /// The next damaged range.
-    pub fn lost_from(&self, from: &Key, end: &Key) -> Result<Option<GivenUp>, Stop> {
+    pub fn lost_from(&self, from: &Key, end: &Key) -> Result<Option<Abandoned>, Stop> {
         let reader = self.kv.reader();
         match kv::View::range(&reader, from, end, &mut |_, _| true) {
             Ok(()) => Ok(None),
             Err(Miss::Absent(what)) => Err(Stop::Absent(what)),
-            Err(Miss::Damage(damage)) => Ok(Some(GivenUp { first: damage.key, end: damage.end.min(*end) })),
+            Err(Miss::Damage(damage)) => Ok(Some(Abandoned { first: damage.key, end: damage.end.min(*end) })),
         }
     }
 
     /// mds-G2: puts of the copies of needed records in the range.
-    pub fn copies_for(&self, given: &GivenUp, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
+    pub fn copies_for(&self, given: &Abandoned, kept: &Kept, is_counting: bool) -> Result<Layer, Stop> {
         let mut copies = Layer::new();
         let begun = meta::counts::begun();
         for key in needed(&*self.rules).into_iter().filter(|key| given.has(key)) {
@@ -151,12 +155,12 @@ mod tests {
 
     #[test]
     fn golden() {
-        let given = GivenUp { first: key(&[2, 0, 0x11]), end: key(&[2, 0, 0x12, 0]) };
+        let given = Abandoned { first: key(&[2, 0, 0x11]), end: key(&[2, 0, 0x12, 0]) };
         let bytes = [1, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0];
-        assert_eq!((GivenUp::key(), given.encode()), (key(&[16]), bytes.to_vec()));
-        assert_eq!(GivenUp::decode(&bytes), Ok(given));
-        assert!(GivenUp::decode(&[2, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0]).is_err(), "version");
-        assert!(GivenUp::decode(&[1, 1, 2, 1, 2]).is_err(), "its end is behind its begin");
-        assert!(GivenUp::decode(&[1, 1, 2, 1, 3, 0]).is_err(), "what follows");
+        assert_eq!((Abandoned::key(), given.encode()), (key(&[16]), bytes.to_vec()));
+        assert_eq!(Abandoned::decode(&bytes), Ok(given));
+        assert!(Abandoned::decode(&[2, 3, 2, 0, 0x11, 4, 2, 0, 0x12, 0]).is_err(), "version");
+        assert!(Abandoned::decode(&[1, 1, 2, 1, 2]).is_err(), "its end is behind its begin");
+        assert!(Abandoned::decode(&[1, 1, 2, 1, 3, 0]).is_err(), "what follows");
     }
 }
