@@ -96,6 +96,7 @@ impl Core {
         if label != old {
             self.volume.set_label(label).map_err(|e| self.volume_fault(e))?;
         }
+        debug_assert_eq!(self.volume.label().target, reply.target, "the superblock has the identity");
         Ok(())
     }
 

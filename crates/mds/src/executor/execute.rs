@@ -536,7 +536,9 @@ impl Core {
                 Err(stop) => return Err(stop.fault()),
                 Ok(Some(promise)) => {
                     self.flush()?;
-                    self.role.hold().ids.keep(promise);
+                    let mut seat = self.role.hold();
+                    seat.ids.keep(promise);
+                    assert!(seat.ids.are_enough(), "mds-M5: a flushed reservation makes ids available");
                     return Ok(());
                 }
             }

@@ -134,6 +134,7 @@ impl Ledger {
         assert!(next.last >= self.last, "mds-C2: numbers rise");
         assert!(next.newest_consumer >= self.newest_consumer, "ids of consumers rise");
         assert!(next.first >= self.first, "forgotten records do not come back");
+        assert!(next.first <= next.last + 1, "the first record is at most the next one to be made");
         let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
         let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
         layer.extend(gone.map(|id| (keys::consumer(*id), None)));

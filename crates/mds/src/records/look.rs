@@ -148,6 +148,7 @@ pub fn page<E: Engine>(
             Ok(()) => {}
         }
         assert!(records.len() <= records_max, "a page has its bound");
+        debug_assert!(!matches!(&next, Next::More(key) if key <= from), "the next page begins further on");
         debug_assert!(records.windows(2).all(|two| two[0].0 < two[1].0), "a page is in key order");
         debug_assert!(
             records.first().is_none_or(|(key, _)| from <= key),

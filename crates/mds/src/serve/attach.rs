@@ -86,7 +86,7 @@ impl Core {
             false => Err(Fault::new(
                 Code::NotReady,
                 format!(
-                    "this MDT has {SESSIONS_MAX} sessions, as many as it may; unmount clients that nobody needs"
+                    "this MDT has {SESSIONS_MAX} sessions, which is its bound; unmount clients that are not needed"
                 ),
             )),
         }
@@ -240,7 +240,9 @@ impl Core {
             })?;
         }
         self.sessions.remove(id);
+        assert!(self.sessions.get(id).is_none(), "mds-K2: a session leaves the list before its locks go");
         self.drop_locks(id);
+        assert!(!self.locks.is_awaited(id), "mds-K1: no grace period waits for an ended session");
         self.sharers.forget(id);
         Ok(())
     }

@@ -233,6 +233,7 @@ impl Core {
             // From the medium: it bounds a sum and must not break it.
             .min(ledger.next_at),
         };
+        assert!(next > first, "each step deletes or skips a record");
         let done = self.unless_full(&mut |ledger| {
             if ledger.first != first {
                 return Ok(Vec::new());
@@ -327,6 +328,7 @@ fn read(
             broken.is_none()
         },
     );
+    debug_assert!(upto >= after, "mds-C2: numbers rise");
     match broken {
         Some(fault) if upto == after => Err(fault),
         broken => {

@@ -151,6 +151,7 @@ impl Core {
             (self.kv.snapshot(), seat.counts.clone())
         };
         let id = u64::from(snap.seq().0 as u32) << 32 | (now_ms & 0xffff_ffff).max(1);
+        assert!(id != 0, "run 0 asks for a new check");
         let (walk, pending) = (self.walks.begin(snap), Box::new(pending));
         let stage = Stage::Walk { walk, pending, check: Box::default(), at: Key::default() };
         Ok(Run { id, used_ms: now_ms, looked: Looked::default(), stage })

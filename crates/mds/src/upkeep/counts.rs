@@ -134,6 +134,7 @@ impl Core {
         for slice in puts.chunks(SLICE).chain([&[begun()][..]]) {
             self.commit_alone(slice)?;
         }
+        debug_assert!(self.role.hold().counts.is_counting(), "the last record begins counting");
         Ok(())
     }
 
