@@ -182,7 +182,7 @@ impl<E: Engine> Walk<E> {
             Some(walked) => f(&walked.snap),
             None => Err(Fault::new(
                 Code::Stale,
-                "the state that is gone through was in the way of a checkpoint, and is ended; begin anew while less is changed",
+                "a checkpoint needed the space of the snapshot that this run reads, and ended it; begin anew while less is changed",
             )),
         }
     }

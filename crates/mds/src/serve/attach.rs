@@ -117,7 +117,7 @@ impl Core {
         Err(Fault::new(
             Code::NotReady,
             format!(
-                "the file system is mounted by {}; it must write down what it has in hand before others come in, and has not yet; \
+                "the file system is mounted by {}; it must write back its data before another client attaches, and has not yet; \
                  if that client is dead, its session ends {} s after its last word, and if it hangs or reaches no OST, {} s after it was \
                  first asked",
                 names.join(", "),
@@ -164,7 +164,7 @@ impl Core {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
             // After a clean stop the incarnation is unchanged, so a client learns of the restart only from this refusal.
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
-                Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and say what you hold"))
+                Err(Fault::new(Code::Moved, "this MDT restarted; attach again and report your holds"))
             }
             true => Ok(KeepAliveReply { mode: self.sharers.mode() }),
             false => Err(object::slots::unknown(req.session)),

@@ -223,7 +223,7 @@ impl Core {
     fn end_grace(&self) {
         assert!(self.locks.awaited.lock().is_empty(), "mds-K1: the grace period ends after the last session");
         assert!(!self.locks.is_grace(), "mds-K1: the grace period ends once");
-        tracing::info!("every client has said which locks it holds; new ones are given");
+        tracing::info!("every client has reclaimed its locks; new ones are granted");
         self.sessions.ids().iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
     }
 

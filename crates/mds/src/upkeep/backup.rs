@@ -61,7 +61,7 @@ impl Core {
         let copy = match copying.as_mut() {
             Some(copy) if req.run == 0 || copy.run == req.run => copy,
             _ => {
-                let why = "this backup is over: another began, or nobody went on with it; begin anew";
+                let why = "this backup is over: another began, or its caller did not continue it; begin anew";
                 return Err(Fault::new(Code::Stale, why));
             }
         };

@@ -85,7 +85,7 @@ impl Core {
         let run = the_run(&mut checking, req.run)?;
         run.used_ms = self.clock.boot_ms();
         let Stage::Found(findings) = &run.stage else {
-            return Err(Fault::new(Code::NotReady, "the check is not through yet"));
+            return Err(Fault::new(Code::NotReady, "the check has not ended yet"));
         };
         let n = req.number as usize;
         let Some(finding) = findings.found.get(n) else {
@@ -236,7 +236,7 @@ fn the_run(checking: &mut Option<Run>, id: u64) -> Result<&mut Run, Fault> {
         Some(run) if id == 0 || run.id == id => Ok(run),
         _ => Err(Fault::new(
             Code::Stale,
-            "this check is over: another began, or nobody went on with it; begin anew",
+            "this check is over: another began, or its caller did not continue it; begin anew",
         )),
     }
 }

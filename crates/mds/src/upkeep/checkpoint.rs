@@ -40,7 +40,7 @@ impl Core {
             self.kv.end_checkpoint(false);
             tracing::warn!(
                 ended,
-                "a checkpoint found no room; what fsck or a backup kept of older states is given up for it"
+                "a checkpoint found no space; it ended snapshots of fsck or a backup"
             );
             done = self.try_checkpoint(kept);
         }
