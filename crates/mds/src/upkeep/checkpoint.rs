@@ -38,10 +38,7 @@ impl Core {
             let ended = self.walks.end();
             // `try_checkpoint` ended the checkpoint in the table before the walks ended, so end it again.
             self.kv.end_checkpoint(false);
-            tracing::warn!(
-                ended,
-                "a checkpoint found no space; it ended snapshots of fsck or a backup"
-            );
+            tracing::warn!(ended, "a checkpoint found no space; it ended snapshots of fsck or a backup");
             done = self.try_checkpoint(kept);
         }
         done.map_err(|e| self.volume_fault(e))
