@@ -30,7 +30,7 @@ impl Bell {
     }
 }
 
-/// One bell per thread.
+/// A bell for each background thread that waits on one.
 #[derive(Default)]
 pub struct Bells {
     pub flush: Bell,

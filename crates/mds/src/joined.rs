@@ -24,7 +24,7 @@ pub struct Joined {
     /// Bytes.
     pub inline_max: u32,
     pub commit_interval: Duration,
-    /// In id order: what layouts may name.
+    /// Mirrors that layouts may name, in id order.
     pub ost_mirrors: Vec<MirrorId>,
     /// False if the map says that an OST of the file system is down.
     pub are_osts_up: bool,
@@ -96,6 +96,7 @@ impl Core {
         if label != old {
             self.volume.set_label(label).map_err(|e| self.volume_fault(e))?;
         }
+        debug_assert_eq!(self.volume.label().target, reply.target, "the superblock has the identity");
         Ok(())
     }
 

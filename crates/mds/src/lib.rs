@@ -128,7 +128,7 @@ impl Mdt {
         self.core.volume.label()
     }
 
-    /// False if the last process that served this target did not stop cleanly, so that the log was replayed.
+    /// False if the last stop was not clean, so that the log was replayed.
     pub fn was_clean(&self) -> bool {
         self.core.was_clean
     }
@@ -146,12 +146,12 @@ impl Mdt {
         self.core.set_map(map)
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes everything durable that was acknowledged so far.
     pub fn flush(&self) -> Result<(), Fault> {
         self.core.flush().map(|_| ())
     }
 
-    /// Writes all records to a checkpoint, after which the log is as good as empty. The keeper does so when it is half full.
+    /// Writes all records to a checkpoint, which trims the log. The keeper does so when the log is half full.
     pub fn checkpoint(&self) -> Result<(), Fault> {
         self.core.checkpoint_now()
     }

@@ -10,7 +10,7 @@ use wire::{Malformed, Wire};
 pub struct Done {
     /// The reply's body without its head. Empty for a request older than its slot's last.
     pub reply: Arc<[u8]>,
-    /// Of the operation that holds the change; 0 if nothing changed.
+    /// Of the operation in the log; 0 if nothing changed.
     pub seq: Seq,
 }
 
@@ -24,7 +24,7 @@ pub fn plain<T: Wire>(reply: T) -> Done {
     Done { reply: Arc::from(reply.to_bytes()), seq: Seq(0) }
 }
 
-/// The refusal of a request that changes things without a session.
+/// The refusal of a mutating request without a session.
 pub fn refuse_observer() -> Fault {
     Fault::new(
         Code::BadRequest,

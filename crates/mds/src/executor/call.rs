@@ -91,7 +91,7 @@ impl Core {
 
     /// mds-X8: true for a request that its client abandoned before it reported its opens. `Release` is exempt: an orphan belongs to one session
     /// only, so it may be released late.
-    pub fn was_given_up(&self, head: &Header) -> bool {
+    pub fn was_abandoned(&self, head: &Header) -> bool {
         let is_replay = head.flags & Flags::REPLAY != 0;
         is_replay && head.call != Release::CALL && self.sharers.has_said(head.session)
     }

@@ -63,12 +63,15 @@ impl<'s> Draft<'s> {
 
     /// Adds the next operation, whose changes were made on top of those here. Returns its place.
     pub fn add(&mut self, member: Member, mut changes: Layer) -> usize {
+        assert!(!changes.is_empty(), "a member of an entry changes something");
         self.bytes += record::bytes_of(&member.reply, changes.iter().map(|(k, v)| (k, v.as_ref())));
         self.put_bytes += put_bytes(&changes);
         match self.changes.is_empty() {
             true => self.changes = changes,
             false => self.changes.append(&mut changes),
         }
+        let is_distinct = |o: &Origin| !self.has_slot_of(o);
+        debug_assert!(member.origin.as_ref().is_none_or(is_distinct), "mds-I2: one member for each slot");
         self.members.push(member);
         self.members.len() - 1
     }

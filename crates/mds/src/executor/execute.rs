@@ -48,7 +48,7 @@ pub struct ExecutorState {
     pub counts: Pending,
     pub ids: Ids,
     pub changelog: Changelog,
-    /// The volume is closed or closing: nothing may be appended any more.
+    /// The volume is closed or closing, so nothing may be appended.
     pub closed: bool,
     /// The buffer of the last entry, reused for the next.
     pub payload: Vec<u8>,
@@ -154,7 +154,7 @@ enum Reached {
 pub type Rule<'r> = &'r mut dyn FnMut(&mut Overlay<'_>) -> Result<Vec<u8>, Fault>;
 
 impl Core {
-    /// Carries out a request as part of one log entry, or answers from its slot if that was done before.
+    /// Carries out a request as part of one log entry. A request that was carried out before gets the reply in its slot.
     pub fn carry_out(&self, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Fault> {
         self.until_done(&mut || match self.executor.enter(ask.head.session, || ask.to_own()) {
             Turn::Done(outcome) => outcome,
@@ -191,6 +191,7 @@ impl Core {
                 self.carry_out(job.ask.as_ask(), joined)
             }
         };
+        assert_eq!(jobs.len(), outcomes.len(), "mds-W2: each job has one outcome");
         jobs.iter().zip(outcomes).map(end).collect()
     }
 
@@ -302,23 +303,24 @@ impl Core {
         let outcome = |step| match (step, &written) {
             (Reached::Known(outcome), _) | (Reached::Found(outcome), Ok(_)) => outcome,
             (Reached::Member { place, reply, must_flush }, Ok(first)) => {
+                assert!(first.0 > 0, "mds-M2: a member's entry has a seq");
                 let done = Done { reply, seq: Seq(first.0 + place as u64) };
                 Ok(Carried { done, must_flush })
             }
             (_, Err(stop)) => Err(stop.clone()),
             (Reached::SlotTaken | Reached::Full, Ok(_)) => {
-                unreachable!("the first of a batch has room, and others were put back")
+                unreachable!("the first request of a batch always fits, and later ones were put back")
             }
         };
-        assert_eq!(jobs.len(), reached.len(), "mds-W2: each job of the batch has one outcome");
         let own = own.map(outcome);
+        assert_eq!(jobs.len(), reached.len(), "mds-W2: each job that was not put back has one outcome");
         for (job, step) in jobs.iter().zip(reached) {
             job.finish(outcome(step));
         }
         own
     }
 
-    /// Steps 1 to 4 for one request.
+    /// Steps 1 to 4 for one request. `seat` and `draft` change only if it becomes a member.
     fn step(
         &self,
         seat: &mut ExecutorState,
@@ -327,10 +329,10 @@ impl Core {
         (joined, doom): (&Joined, &Doom<'_>),
     ) -> Reached {
         let Header { call, session, slot, sequence, .. } = *ask.head;
-        // Sequence 0: the caller says that doing it twice does no harm, and wants no slot.
+        // Sequence 0: the request is idempotent by the client's word, and uses no slot.
         let origin = (sequence != 0).then_some(Origin { session, slot, sequence });
         match self.admit(seat, draft, ask.head, origin.as_ref()) {
-            Ok(None) if self.was_given_up(ask.head) => return Reached::Known(Err(refuse_late().into())),
+            Ok(None) if self.was_abandoned(ask.head) => return Reached::Known(Err(refuse_late().into())),
             Ok(None) => {}
             Ok(Some(reached)) => {
                 // meta-H2: a repeated open counts as open too. The MDT may have restarted since the first answer.
@@ -438,7 +440,7 @@ impl Core {
 
     /// Steps 5 and 6: appends one entry and applies it. Returns the seq of its first operation; 0 if the draft has no change.
     pub fn commit(&self, seat: &mut ExecutorState, draft: Draft<'_>) -> Result<Seq, Stop> {
-        let Draft { members, changes, died, lets_change, noted, .. } = draft;
+        let Draft { snap, members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
         }
@@ -449,13 +451,26 @@ impl Core {
         if members.is_empty() {
             self.kv.admits(changes.keys()).map_err(Stop::Absent)?;
         }
+        assert!(members.len() <= OPS_MAX, "an entry has OPS_MAX operations at most");
+        let is_new = |o: &Origin| matches!(seat.slots.admit(o), Ok(Verdict::New));
+        debug_assert!(
+            members.iter().filter_map(|m| m.origin.as_ref()).all(is_new),
+            "mds-M4: sequences of a slot rise"
+        );
         record::encode(&members, &changes, &mut seat.payload);
         let ops = record::ops_of(&members);
+        debug_assert!(
+            record::decode(&seat.payload)
+                .is_ok_and(|r| r.members == members && r.changes.0.len() == changes.0.len()),
+            "an entry reads back as it was written"
+        );
         let first = match self.volume.append_ops(self.epoch(), &seat.payload, ops) {
             Ok(seq) => seq,
             Err(VolumeError::LogFull { used, .. }) => return Err(Stop::LogFull { used }),
             Err(e) => return Err(self.volume_fault(e).into()),
         };
+        assert!(first > snap.seq(), "mds-M1: an entry follows the state that its rules read");
+        assert!(first.0 > self.change_let_by.load(Ordering::Relaxed), "mds-M1: seqs rise");
         seat.slots.apply(&members, first, &changes);
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
@@ -465,9 +480,11 @@ impl Core {
             "an entry has an operation per member, or one of its own"
         );
         let last = Seq(first.0 + u64::from(ops) - 1);
+        // The flusher may have appended a mark meanwhile.
+        assert!(last <= self.volume.last_seq(), "mds-M2: the entry is in the log before it is visible");
         if lets_change {
             // Before the change is visible.
-            self.change_let_by.store(last.0, Ordering::Relaxed);
+            self.change_let_by.store(last.0, Ordering::Release);
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
         self.kv.apply(last, changes);
@@ -532,6 +549,15 @@ impl Core {
 
     pub fn flush(&self) -> Result<Seq, Fault> {
         self.volume.flush().map_err(|e| self.volume_fault(e))
+    }
+
+    /// mds-M7: makes every entry durable that let a client change objects. Call it before such a reply leaves.
+    pub fn flush_let_changes(&self) -> Result<(), Fault> {
+        // Acquire: the flush below sees that entry in the log.
+        let let_by = self.change_let_by.load(Ordering::Acquire);
+        let flushed = self.flush()?;
+        assert!(let_by <= flushed.0, "mds-M7: the entry is flushed before the reply leaves");
+        Ok(())
     }
 
     /// The fault for a failed volume operation, logged as an error: a volume that failed stays failed, and an operator must look at it.

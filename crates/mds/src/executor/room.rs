@@ -56,7 +56,7 @@ impl Room {
     /// Used part of `capacity_bytes`. `table_bytes`: see `kv::View::medium_bytes`.
     fn used(&self, table_bytes: u64, slots_bytes: u64) -> u64 {
         let head = u128::from(slots_bytes + table_bytes / types::PAGE_SIZE as u64 * NAME_BYTES);
-        // The fuller of the two decides.
+        // The fuller of leaves and head decides.
         table_bytes.max((head * u128::from(self.capacity_bytes) / u128::from(self.head_bytes)) as u64)
     }
 
@@ -91,6 +91,7 @@ impl Room {
                  names; move the MDT to a larger device, or set less with `stria setstripe --inline`"
             );
         }
+        assert!(usable <= self.capacity_bytes, "users have a share of the space");
         Space { is_full: used >= usable, inline_max: step.map_or(u32::MAX, |(_, bytes)| *bytes) }
     }
 

@@ -28,7 +28,7 @@ pub struct Last {
     pub reply: Arc<[u8]>,
 }
 
-/// What to do with a request.
+/// How the executor treats a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     New,
@@ -40,7 +40,7 @@ pub enum Verdict {
 /// All slots. The sessions are those of the table's records of kind 7.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// Shared with checkpoints that are being written.
+    /// Shared with a checkpoint that is being written.
     sessions: HashMap<SessionId, Arc<Vec<Option<Last>>>>,
     /// Bytes of all slots in a checkpoint.
     bytes: u64,
@@ -100,7 +100,10 @@ impl Slots {
 
     fn end(&mut self, session: SessionId) {
         let slots = self.sessions.remove(&session);
-        self.bytes -= slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
+        let bytes = slots.iter().flat_map(|slots| slots.iter().flatten()).map(slot_bytes).sum::<u64>();
+        assert!(self.bytes >= bytes, "mds-I1: the ended session's slots are in the sum");
+        self.bytes -= bytes;
+        debug_assert!(self.bytes == 0 || !self.sessions.is_empty(), "mds-I1: without sessions the sum is 0");
     }
 
     /// Notes the last request of a slot. Does nothing if the session is unknown: then it ended later in the log.
@@ -109,6 +112,7 @@ impl Slots {
         let Some(place) = slots.and_then(|s| s.get_mut(slot as usize)) else { return };
         self.bytes += slot_bytes(&last);
         if let Some(old) = place.replace(last) {
+            assert!(self.bytes >= slot_bytes(&old), "mds-I1: the replaced slot is in the sum");
             self.bytes -= slot_bytes(&old);
         }
     }
@@ -148,6 +152,7 @@ impl Slots {
         let gone: Vec<SessionId> = self.sessions.keys().filter(|s| !known.contains(s)).copied().collect();
         gone.into_iter().for_each(|s| self.end(s));
         known.iter().for_each(|s| self.begin(*s));
+        debug_assert!(known.iter().all(|s| self.sessions.contains_key(s)), "mds-I2: every session has slots");
     }
 }
 

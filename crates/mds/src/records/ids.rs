@@ -1,5 +1,7 @@
-//! mds-O5: fids, lease numbers and session ids are drawn from blocks that were reserved ahead, in entries that were flushed
-//! before the first id of the block was given out. A power loss skips what was left of a block and repeats nothing.
+//! Counters of fids, lease numbers and session ids.
+//!
+//! mds-O5: ids come from blocks that a log entry reserves. The entry is flushed before the first id of its block is given out. A power loss
+//! skips the rest of a block and repeats no id.
 //!
 //! mds-I1: `next <= limit <= promised`; ids below `limit` may be given out, ids below `promised` are reserved in the log (not
 //! yet flushed above `limit`).  mds-I2: `next` only rises.
@@ -16,11 +18,11 @@ use types::{Code, Fault, Fid, Key, SessionId, Shard};
 pub const KIND_COUNTER: u8 = meta::keys::COUNTER;
 /// Ids in a block: at 100,000 creates per second one flush every 0.65 s, and 2^48 fids outlast four billion restarts.
 pub const BLOCK: u64 = 65_536;
-/// Most ids that one transaction may draw; so many are at hand before it starts.
+/// Most ids that one transaction may draw. A transaction starts only with so many left.
 pub const TXN_IDS_MAX: u64 = 64;
-/// A stored limit above this is not ours: ids rise by what a device can log, and further on blocks would overflow.
+/// A stored limit above this is damage: no device can log so many blocks, and blocks behind it would overflow.
 const LIMIT_MAX: u64 = u64::MAX >> 2;
-/// With fewer left the next block is reserved in the background.
+/// With fewer ids left, the flusher reserves the next block.
 const LOW: u64 = BLOCK / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ struct Counter {
 
 impl Counter {
     fn draw(&mut self) -> Option<u64> {
+        assert!(self.limit <= self.promised, "mds-M5: ids are given out only below a promised limit");
         let id = self.next;
         (id < self.limit).then(|| {
             self.next += 1;
@@ -48,6 +51,7 @@ impl Counter {
         })
     }
     fn left(&self) -> u64 {
+        assert!(self.next <= self.limit, "mds-M5: no id at or above the limit was given out");
         self.limit - self.next
     }
 }
@@ -90,7 +94,7 @@ impl Ids {
         self.newest_lease.clone()
     }
 
-    /// Fids are drawn under this shard; known once the MDT has registered, before the first is drawn.
+    /// Sets the shard of fids. It is known once the MDT has registered, before the first fid is drawn.
     pub fn set_shard(&mut self, shard: Shard) {
         self.shard = shard
     }
@@ -120,6 +124,7 @@ impl Ids {
                     "this shard has given out all of its 2^48 fids; make files on another",
                 ));
             }
+            assert!(c.promised > c.limit, "mds-M5: a promise raises the limit");
             batch.put(key(which), Value::new(&c.promised.to_le_bytes()));
         }
         Ok((batch, Promise(self.counters.map(|c| c.promised))))

@@ -20,7 +20,7 @@ use types::{Code, Fault, Key, Seq, SessionId, Time};
 use crate::records::look::until_loaded;
 use crate::records::overlay::Layer;
 
-/// A typical record with its key.
+/// Bytes of a typical record with its key.
 const RECORD_BYTES: u64 = 64;
 /// Entries whose flush is tracked one by one. Later ones are tracked together with the last.
 const UNFLUSHED_MAX: usize = 4096;
@@ -103,6 +103,7 @@ impl Ledger {
     }
 
     pub fn bytes(&self) -> u64 {
+        assert!(self.first_at <= self.next_at, "the records' bytes are a range");
         self.next_at - self.first_at
     }
 
@@ -116,7 +117,7 @@ impl Ledger {
 
     /// Drops the oldest half of the flushed records, and returns the consumers that lose some. Unflushed records stay: a number that was
     /// reported as lost must not be given to a later change (mds-C2).
-    pub fn give_up(&mut self, flushed: u64) -> Vec<Given> {
+    pub fn abandon(&mut self, flushed: u64) -> Vec<Given> {
         let cut = (self.first + (self.last - self.first) / 2).min(flushed);
         let behind = self.consumers.values_mut().filter(|c| c.acked < cut);
         behind
@@ -131,6 +132,10 @@ impl Ledger {
 
     /// The changes of the table that turn this ledger into `next`. `forgotten`: numbers of deleted records.
     pub fn difference(&self, next: &Ledger, forgotten: Vec<u64>) -> Layer {
+        assert!(next.last >= self.last, "mds-C2: numbers rise");
+        assert!(next.newest_consumer >= self.newest_consumer, "ids of consumers rise");
+        assert!(next.first >= self.first, "forgotten records do not come back");
+        assert!(next.first <= next.last + 1, "the first record is at most the next one to be made");
         let mut layer: Layer = forgotten.into_iter().map(|n| (keys::change(n), None)).collect();
         let gone = self.consumers.keys().filter(|id| !next.consumers.contains_key(*id));
         layer.extend(gone.map(|id| (keys::consumer(*id), None)));
@@ -190,10 +195,16 @@ impl Changelog {
 
     /// An entry with such records is in the log. `seq`: its last operation.
     pub fn add(&mut self, noted: Noted, seq: Seq, flushed: Seq) {
+        assert!(noted.records > 0, "an entry without records is not added");
+        assert!(noted.bytes >= noted.records, "each record takes bytes");
         self.ledger.last += noted.records;
         self.ledger.next_at += noted.bytes;
         self.note_flushed(flushed);
         let newest = (seq, self.ledger.last);
+        debug_assert!(
+            self.unflushed.back().is_none_or(|(before, _)| *before < seq),
+            "mds-C2: entries come in log order"
+        );
         let is_long = self.unflushed.len() >= UNFLUSHED_MAX;
         match self.unflushed.back_mut().filter(|_| is_long) {
             Some(back) => *back = newest,
@@ -203,23 +214,25 @@ impl Changelog {
 
     pub fn note_flushed(&mut self, flushed: Seq) {
         while let Some((_, number)) = self.unflushed.pop_front_if(|(seq, _)| *seq <= flushed) {
+            assert!(number >= self.flushed, "mds-C2: numbers rise");
             self.flushed = number;
         }
+        assert!(self.flushed <= self.ledger.last, "a flushed record was made");
     }
 
     pub fn bytes(&self) -> u64 {
         self.ledger.bytes()
     }
 
-    /// First and last of the records.
+    /// The numbers of the first and the last record.
     #[cfg(test)]
     pub fn numbers(&self) -> (u64, u64) {
         (self.ledger.first, self.ledger.last)
     }
 
     #[cfg(test)]
-    pub fn force_give_up(&mut self) {
-        self.ledger.give_up(self.flushed);
+    pub fn force_abandon(&mut self) {
+        self.ledger.abandon(self.flushed);
     }
 }
 

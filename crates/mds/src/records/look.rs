@@ -147,6 +147,13 @@ pub fn page<E: Engine>(
             Err(Miss::Damage(damage)) => next = Next::Damage(damage),
             Ok(()) => {}
         }
+        assert!(records.len() <= records_max, "a page has its bound");
+        debug_assert!(!matches!(&next, Next::More(key) if key <= from), "the next page begins further on");
+        debug_assert!(records.windows(2).all(|two| two[0].0 < two[1].0), "a page is in key order");
+        debug_assert!(
+            records.first().is_none_or(|(key, _)| from <= key),
+            "a page begins where it was asked for"
+        );
         Ok(Page { records, next })
     })
 }
@@ -175,7 +182,7 @@ impl<E: Engine> Walk<E> {
             Some(walked) => f(&walked.snap),
             None => Err(Fault::new(
                 Code::Stale,
-                "the state that is gone through was in the way of a checkpoint, and is ended; begin anew while less is changed",
+                "a checkpoint needed the space of the snapshot that this run reads, and ended it; begin anew while less is changed",
             )),
         }
     }

@@ -80,7 +80,7 @@ impl<'a> Overlay<'a> {
         Ok(self.changes)
     }
 
-    /// Sets trouble when ids ran out; the default that stands in is never used (mds-V1).
+    /// Notes trouble when ids ran out. The default is then returned and never used (mds-V1).
     fn drawn<T: Default>(&self, id: Option<T>) -> T {
         id.unwrap_or_else(|| {
             self.base.note(Trouble::NoIds);
@@ -109,7 +109,7 @@ impl View for Overlay<'_> {
     }
 }
 
-/// Takes a record; false: no more are wanted.
+/// Takes a record; false ends the range.
 type Take<'f> = dyn FnMut(&Key, &[u8]) -> bool + 'f;
 
 /// Gives `f` the records of `base` with those of `layer` on top, in key order.

@@ -74,6 +74,7 @@ pub fn bytes_of<'a>(reply: &[u8], changes: impl Iterator<Item = (&'a Key, Option
 
 /// Writes a record into `out`, replacing its content. Takes its parts by reference, since this runs for every entry.
 pub fn encode(members: &[Member], changes: &Batch, out: &mut Vec<u8>) {
+    assert!(members.len() <= usize::from(u16::MAX), "the count of members fits its field");
     out.clear();
     out.push(VERSION);
     out.push(0);
@@ -84,6 +85,7 @@ pub fn encode(members: &[Member], changes: &Batch, out: &mut Vec<u8>) {
     for Member { call, origin, reply } in members {
         let (session, slot, sequence) =
             origin.map_or((SessionId(0), 0, 0), |o| (o.session, o.slot, o.sequence));
+        assert_eq!(session.0 == 0, sequence == 0, "an origin has both session and sequence, or neither");
         call.put(out);
         slot.put(out);
         session.put(out);
@@ -94,9 +96,11 @@ pub fn encode(members: &[Member], changes: &Batch, out: &mut Vec<u8>) {
     for change in &changes.0 {
         let key = change.key.as_bytes();
         out.push(if change.value.is_some() { PUT } else { DELETE });
+        assert!(key.len() <= usize::from(u8::MAX), "a key's length fits its field");
         out.push(key.len() as u8);
         out.extend_from_slice(key);
         if let Some(value) = &change.value {
+            assert!(value.raw().len() <= VALUE_MAX, "a value that is logged can be read back");
             (value.raw().len() as u32).put(out);
             value.crc().put(out);
             out.extend_from_slice(value.raw());

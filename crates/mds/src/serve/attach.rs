@@ -56,6 +56,8 @@ impl Core {
         self.wait_for_others(req.client, now)?;
         // 3. A new session, durable before it is used, so that its requests can be replayed after a power loss.
         let session = self.begin_session(req, now)?;
+        assert!(session.id != SessionId(0), "0 is no session: observers have it");
+        assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
         self.flush()?;
         let slots = self.executor.lead().slots.sequences(session.id);
         Ok(self.attach_reply(session.id, slots))
@@ -115,7 +117,7 @@ impl Core {
         Err(Fault::new(
             Code::NotReady,
             format!(
-                "the file system is mounted by {}; it must write down what it has in hand before others come in, and has not yet; \
+                "the file system is mounted by {}; it must write back its data before another client attaches, and has not yet; \
                  if that client is dead, its session ends {} s after its last word, and if it hangs or reaches no OST, {} s after it was \
                  first asked",
                 names.join(", "),
@@ -162,7 +164,7 @@ impl Core {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
             // After a clean stop the incarnation is unchanged. This answer tells the client to attach and report its opens and locks.
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
-                Err(Fault::new(Code::Moved, "this MDT was started anew; attach, and say what you hold"))
+                Err(Fault::new(Code::Moved, "this MDT restarted; attach again and report your holds"))
             }
             true => Ok(KeepAliveReply { mode: self.sharers.mode() }),
             false => Err(object::slots::unknown(req.session)),
@@ -237,7 +239,9 @@ impl Core {
             })?;
         }
         self.sessions.remove(id);
+        assert!(self.sessions.get(id).is_none(), "mds-K2: a session leaves the list before its locks go");
         self.drop_locks(id);
+        assert!(!self.locks.is_awaited(id), "mds-K1: no grace period waits for an ended session");
         self.sharers.forget(id);
         Ok(())
     }

@@ -82,8 +82,10 @@ impl Core {
                 Way::Read => self.read_all(head, user.as_ref(), run, &joined, &mut answers),
                 Way::OpenRead => run.iter().for_each(|op| self.open_one(head, op, &mut answers)),
             }
+            assert!(len > 0, "each run has an operation");
             (at, bulk) = (at + len, rest);
         }
+        assert!(bulk.is_empty(), "mds-B1: the operations have all bulk bytes of the batch");
         Ok(())
     }
 
@@ -132,7 +134,7 @@ impl Core {
         assert_eq!(carried.len(), ops.len(), "mds-B2: each operation has one outcome");
         // mds-M7: one flush for the batch.
         if carried.iter().flatten().any(|c| c.must_flush)
-            && let Err(fault) = self.flush()
+            && let Err(fault) = self.flush_let_changes()
         {
             carried.iter_mut().for_each(|c| *c = Err(fault.clone()));
         }

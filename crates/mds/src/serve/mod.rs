@@ -28,11 +28,13 @@ impl Core {
         answer.body.clear();
         let outcome = self.dispatch(head, body, bulk, answer);
         let flushed_seq = self.volume.flushed_seq();
+        assert!(flushed_seq <= self.volume.last_seq(), "only what is in the log is flushed");
         answer.head.epoch = self.epoch();
         answer.head.incarnation = self.incarnation;
         match outcome {
-            Ok(None) => {}
+            Ok(None) => assert!(!answer.body.is_empty(), "an answer has its head"),
             Ok(Some(Done { reply, seq })) => {
+                assert!(answer.body.is_empty(), "an answer has one head");
                 ReplyHead::done(seq, flushed_seq).put(&mut answer.body);
                 answer.body.extend_from_slice(&reply);
             }
@@ -44,6 +46,7 @@ impl Core {
                 answer.bulk.clear();
                 answer.body.clear();
                 ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
+                debug_assert!(answer.bulk.is_empty(), "a refusal has no bulk bytes");
             }
         }
     }

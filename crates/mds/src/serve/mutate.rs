@@ -35,7 +35,7 @@ impl Core {
         }
         let Carried { done, must_flush } = carried?;
         if must_flush {
-            self.flush()?;
+            self.flush_let_changes()?;
         }
         Ok(done)
     }

@@ -1,4 +1,4 @@
-//! Locks of files as clients ask for them: shards of the table, waiting, and the grace after a start (decision 0015).
+//! File locks of clients: shards of the lock table, waiting, and the grace period after a start (decision 0015).
 //!
 //! mds-K1: after a start no lock is granted before each known session has reclaimed its locks, or has ended.
 //! mds-K2: a lock belongs to a live session. A session leaves the list before its locks are dropped, and a grantee is looked up under the
@@ -223,7 +223,9 @@ impl Core {
     }
 
     fn end_grace(&self) {
-        tracing::info!("every client has said which locks it holds; new ones are given");
+        assert!(self.locks.awaited.lock().is_empty(), "mds-K1: the grace period ends after the last session");
+        assert!(!self.locks.is_grace(), "mds-K1: the grace period ends once");
+        tracing::info!("every client has reclaimed its locks; new ones are granted");
         self.sessions.ids().iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
     }
 

@@ -53,6 +53,7 @@ impl Session {
         while !name.is_char_boundary(end) {
             end -= 1;
         }
+        assert!(end <= NAME_BYTES_MAX, "a client's name has its bound");
         Session {
             id,
             client,
@@ -117,7 +118,7 @@ pub fn session_of_key(key: &Key) -> Option<SessionId> {
 #[derive(Default)]
 pub struct Sessions(ArcSwap<List>);
 
-/// mds-S2: in the order of their ids.
+/// In the order of ids (mds-S2).
 #[derive(Default)]
 pub struct List(Vec<(SessionId, Arc<Session>)>);
 
@@ -138,6 +139,10 @@ impl List {
             Ok(at) => list[at].1 = session.clone(),
             Err(at) => list.insert(at, (session.id, session.clone())),
         }
+        debug_assert!(
+            list.windows(2).all(|two| two[0].0 < two[1].0),
+            "mds-S2: the list is in the order of ids"
+        );
         List(list)
     }
     fn without(&self, id: SessionId) -> List {

@@ -1,25 +1,26 @@
-//! Several sessions at one MDT: who has what open, who is in which section, and by which mode they live.
+//! Several sessions at one MDT: their open files, their sections of files, and the mode that each lives by.
 //!
-//! All of it is in memory. A restart is survived because each client says again what it holds (`Hold`), and because nothing is
-//! changed before all have said so or are dead (mds-X1). The mode is even while one session is alone, and odd while several share or
-//! one asks to come in; it rises with each change.
+//! All of it is in memory only. After a restart each client reports what it holds (`Hold`), and no mutation runs before all sessions have
+//! reported or ended (mds-X1). The mode is a generation counter. It is even while one session is alone, and odd while several share the
+//! file system or a client asks to attach beside one.
 //!
-//! mds-X1: with several sessions a mutation is carried out only while every one of them has told this incarnation what it holds.
-//! mds-X2: a newcomer comes in only when all others live by the mode of those who share: they have told the MDT what they knew better
-//!     than it, and cache nothing.
-//! mds-X3: sections of a file are given in the order in which they were asked for; one that is not asked for any more is passed.
-//! mds-X4: a section that was left is never begun again, whatever request for it still comes. Nor is a file closed by a `Close` whose token
-//!     was left: the client may have opened it anew since.
-//! mds-X5: while not all have said what they hold, a replay that takes a file's last name leaves the file to one who has not; that one's
-//!     `Hold` says whether it is to stay.
+//! mds-X1: with several sessions a mutation runs only while each of them has reported its holds to this incarnation.
+//! mds-X2: a newly attaching client is admitted only when all other sessions live by the sharing mode: they have sent the MDT their size
+//!     and attribute updates, and cache nothing.
+//! mds-X3: sections of a file are granted in FIFO order; a waiter that no longer asks is passed over.
+//! mds-X4: a section that was left never begins again, even by a late request. A `Close` with a token that was left closes no file, because
+//!     the client may have opened it anew since.
+//! mds-X5: while some sessions have not reported, a replay that removes a file's last name leaves the file to one of those. That session's
+//!     `Hold` decides whether the file stays.
 //! mds-X6 and mds-X7 are in `catch_up`, mds-X9 is in `overdue`.
-//! mds-X8: who has said what it holds has sent again all that was lost. What it sends again after that was given up and never answered: others
-//!     may have changed the same since. It is answered from its slot if it was carried out, and refused if it was not, as its program was told.
+//! mds-X8: a session that has reported its holds has replayed everything that was lost. A later replay by it is of a request that it
+//!     abandoned, and other sessions may have changed the same file since. Such a replay is answered from its slot if the request was
+//!     carried out, and refused if not; the program got an error for it.
 //!
-//! meta-H2 of `meta::sharing` with opens that take no writer's role (`OpenRead`): such an open is noted first and looks second; a transaction
-//! that finds that nobody has a file open dooms it in the same step, until it is applied or given up. So of an open and the taking of
-//! the last name one sees the other: the transaction finds the note and leaves an orphan, or the open finds the doom, and is sent
-//! to where transactions stand in line.
+//! meta-H2 also covers opens that do not enter the executor (`OpenRead`). Such an open is noted first and reads second. A transaction that
+//! finds no other holder of a file marks it for unlink in the same step, until its entry is applied or abandoned. So of an open and the
+//! removal of the last name, one sees the other. Either the transaction finds the note and leaves an orphan, or the open finds the mark and
+//! must go through the executor.
 
 pub mod opens;
 mod sections;

@@ -23,7 +23,7 @@ pub struct FormatSpec {
     pub label: Label,
     /// Bytes of the log ring. A start after a crash replays at most half of it.
     pub log_bytes: u64,
-    /// Bytes of each of the two checkpoint slots: the most that the MDT's records can take.
+    /// Bytes of each of the two checkpoint slots, and so the most that the MDT's records can take.
     pub checkpoint_bytes: u64,
 }
 
@@ -81,6 +81,7 @@ impl Mdt {
         let (changes, mut payload) = (to_batch(changes), Vec::new());
         record::encode(&[], &changes, &mut payload);
         let seq = volume.append(epoch, &payload)?;
+        assert!(seq == volume.last_seq(), "a new MDT's log has one entry");
         kv.apply(seq, changes);
         // 3. durable, and cleanly closed
         let (snap, slots) = (kv.snapshot(), Slots::default());

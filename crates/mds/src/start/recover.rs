@@ -103,6 +103,7 @@ impl Mdt {
         core.reserve_ids()?;
         // 6. Counts, if an older program made the MDT without them.
         core.begin_counts()?;
+        assert!(core.executor.lead().ids.are_enough(), "mds-M5: ids are reserved before requests come");
         let workers = Workers::start(&core);
         tracing::info!(
             fs = label.fs_name,
@@ -150,8 +151,10 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
                 fault.get_or_insert(f);
                 return Verdict::Cut;
             }
-            let given_up = match Abandoned::by(&r.changes) {
-                Ok(given_up) => given_up.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>())),
+            let abandoned = match Abandoned::by(&r.changes) {
+                Ok(abandoned) => {
+                    abandoned.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>()))
+                }
                 Err(why) => {
                     unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
                     return Verdict::Cut;
@@ -160,7 +163,7 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             slots.apply(&r.members, entry.seq, &r.changes);
             let last = Seq(entry.seq.0 + u64::from(r.ops()) - 1);
             kv.apply(last, r.changes);
-            if let Some((given, put)) = given_up
+            if let Some((given, put)) = abandoned
                 && let Err(f) = given.forget(&kv, last, &put)
             {
                 fault.get_or_insert(f);

@@ -514,12 +514,12 @@ fn what_is_lost_is_not_given_to_another_change() {
     assert!(rig.mdt.core.volume.flushed_seq() < rig.mdt.core.volume.last_seq());
     {
         let mut seat = rig.mdt.core.executor.lead();
-        seat.changelog.force_give_up();
+        seat.changelog.force_abandon();
     }
     let lost = rig.consumers().consumers[0].lost.clone();
     assert_eq!(lost, Some(LostChanges { from: 1, to: 1 }), "2 and 3 are not flushed");
     // As the MDT does it: what it gives up is flushed first, so it survives.
-    rig.mdt.core.give_up_changes(1).unwrap();
+    rig.mdt.core.abandon_changes(1).unwrap();
     let told = rig.changes(id, 0, 10);
     let (rig, _) = again(&disk, Crash::DropAll);
     rig.create("d").unwrap();

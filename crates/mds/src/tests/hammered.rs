@@ -143,7 +143,7 @@ fn a_counter_is_read_or_refused() {
 }
 
 #[test]
-fn what_was_given_up_is_read_or_refused() {
+fn what_was_abandoned_is_read_or_refused() {
     let key = |bytes: &[u8]| Key::new(bytes).unwrap();
     let seed = |first: &[u8], end: &[u8]| Abandoned { first: key(first), end: key(end) }.encode();
     let seeds = [seed(&[2, 0, 1], &[2, 0, 9]), seed(&[], &[1]), seed(&[1; 22], &[1; 23])];

@@ -402,7 +402,7 @@ fn a_request_does_not_close_files_without_end() {
 
 /// mds-X8: what was lost is sent again before its session says what it holds. After that it was given up, and is done only if it was.
 #[test]
-fn x8_what_was_given_up_is_not_begun_among_several() {
+fn x8_what_was_abandoned_is_not_begun_among_several() {
     let two = two();
     let rig = &two.rig;
     let again = |slot, name: &str| rig.replay(Create::CALL, slot, 1, &create_of(name).to_bytes());

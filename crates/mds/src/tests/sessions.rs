@@ -53,7 +53,7 @@ fn a_second_client_waits_until_the_first_shares_or_is_dead() {
     pass(&rig, 9_000);
     let fault = rig.attach(2).unwrap_err();
     assert_eq!(fault.code, Code::NotReady);
-    assert!(fault.detail.contains("client 1") && fault.detail.contains("write down"), "{fault}");
+    assert!(fault.detail.contains("client 1") && fault.detail.contains("write back"), "{fault}");
     // Any sign of life counts.
     rig.ask(&KeepAlive { session: rig.session, mode: 0 }, SessionId(0)).unwrap();
     pass(&rig, 9_000);

@@ -33,17 +33,19 @@ impl Abandoned {
 
     pub fn encode(&self) -> Vec<u8> {
         let (first, end) = (self.first.as_bytes(), self.end.as_bytes());
+        assert!(self.first < self.end, "an abandoned range is not empty");
+        assert!(first.len().max(end.len()) <= usize::from(u8::MAX), "a key's length fits its field");
         [&[VERSION, first.len() as u8], first, &[end.len() as u8], end].concat()
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Abandoned, Malformed> {
         let r = &mut Reader::new(bytes);
         if u8::get(r)? != VERSION {
-            return Err(Malformed("version of what was given up"));
+            return Err(Malformed("version of an abandoned range"));
         }
         let mut key = || {
             let len = u8::get(r)?;
-            Key::new(r.take(len.into())?).ok_or(Malformed("a key of what was given up"))
+            Key::new(r.take(len.into())?).ok_or(Malformed("a key of an abandoned range"))
         };
         let (first, end) = (key()?, key()?);
         r.end()?;
@@ -89,7 +91,7 @@ impl Abandoned {
 
 impl Core {
     /// Abandons the lost ranges among these keys. Records that were made in a range since divide it.
-    pub fn give_up(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
+    pub fn abandon(&self, first: &Key, end: &Key) -> Result<bool, Fault> {
         // mds-KP2: copies of lost records do not change.
         let kept = self.checkpointing.lock().clone();
         let (mut at, mut any) = (*first, false);
@@ -105,6 +107,7 @@ impl Core {
             given.forget(&self.kv, seq, &put)?;
             Ok(Some(given))
         })? {
+            assert!(at < given.end, "each step goes on behind the one before");
             (at, any) = (given.end, true);
         }
         Ok(any)

@@ -54,6 +54,7 @@ impl Core {
                 (self.kv.snapshot(), seat.counts.clone())
             };
             let run = snap.seq().0 << 24 | (now_ms & 0xff_ffff).max(1);
+            assert!(run != 0, "run 0 asks for a new backup");
             let (seq, walk, pending) = (snap.seq(), self.walks.begin(snap), counts.records().collect());
             *copying = Some(Copy { run, used_ms: now_ms, walk, seq, pending });
         }
@@ -72,6 +73,7 @@ impl Core {
         }
         let head = (req.run == 0).then(|| self.backup_head(copy.seq));
         let reply = CopyReply { run: copy.run, head, records, done: !more };
+        assert!(reply.done || !reply.records.is_empty(), "the next call continues behind the last record");
         if reply.done {
             *copying = None;
         }
@@ -94,10 +96,14 @@ impl Core {
                 }
                 !more
             });
+            debug_assert!(
+                records.windows(2).all(|two| two[0].key < two[1].key),
+                "mds-BK1: records are in key order"
+            );
             match walked {
                 Ok(()) => Ok((records, more)),
                 Err(Miss::Absent(what)) => Err(Trouble::Absent(what)),
-                // A backup must not launder damage.
+                // A damaged record must not be left out without an error.
                 Err(Miss::Damage(damage)) => Err(Trouble::Damage(damage)),
             }
         })

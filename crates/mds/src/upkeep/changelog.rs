@@ -1,4 +1,4 @@
-//! The changelog for its consumers: registration, reading, acknowledgement, and making room (mds-C3, mds-C4 of `ledger`).
+//! The changelog for its consumers: registration, reading, acknowledgement, and trimming (mds-C3 and mds-C4 in `records/ledger.rs`).
 
 use std::sync::atomic::Ordering;
 
@@ -214,7 +214,7 @@ impl Core {
         let ledger = self.executor.lead().changelog.ledger.clone();
         let (floor, first) = (ledger.floor(), ledger.first);
         if first > floor {
-            let is_done = self.changes_are_too_long(ledger.bytes()) && self.give_up_changes(first)?;
+            let is_done = self.changes_are_too_long(ledger.bytes()) && self.abandon_changes(first)?;
             return Ok(is_done.then_some(first));
         }
         // Lost records, and numbers that a start skipped, have nothing to delete.
@@ -229,8 +229,11 @@ impl Core {
             })
             .ok()
             .flatten()
-            .unwrap_or(ledger.first_at),
+            .unwrap_or(ledger.first_at)
+            // From the medium: it bounds a sum and must not break it.
+            .min(ledger.next_at),
         };
+        assert!(next > first, "each step deletes or skips a record");
         let done = self.unless_full(&mut |ledger| {
             if ledger.first != first {
                 return Ok(Vec::new());
@@ -249,7 +252,7 @@ impl Core {
     }
 
     /// mds-C4. `first`: the first number at the time when the share was exceeded. Does nothing if it has changed since.
-    pub fn give_up_changes(&self, first: u64) -> Result<bool, Fault> {
+    pub fn abandon_changes(&self, first: u64) -> Result<bool, Fault> {
         // Only flushed records may be dropped.
         self.flush()?;
         let flushed = {
@@ -262,7 +265,7 @@ impl Core {
         }
         let mut given = Vec::new();
         let done = self.unless_full(&mut |ledger| {
-            given = if ledger.first == first { ledger.give_up(flushed) } else { Vec::new() };
+            given = if ledger.first == first { ledger.abandon(flushed) } else { Vec::new() };
             Ok(Vec::new())
         })?;
         for Given { name, from, to, .. } in given.iter().filter(|g| done && g.is_news) {
@@ -325,6 +328,7 @@ fn read(
             broken.is_none()
         },
     );
+    debug_assert!(upto >= after, "mds-C2: numbers rise");
     match broken {
         Some(fault) if upto == after => Err(fault),
         broken => {
@@ -351,7 +355,7 @@ fn damaged(damage: &Damage, newest: u64) -> Fault {
     Fault::new(Code::Damaged, what)
 }
 
-/// What a record takes on the wire beside its names, about.
+/// Bytes of a record on the wire beside its names, about.
 const CHANGE_BYTES: usize = 96;
 
 fn lost_of(consumer: &ConsumerRecord) -> Option<LostChanges> {

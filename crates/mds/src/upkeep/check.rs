@@ -85,7 +85,7 @@ impl Core {
         let run = the_run(&mut checking, req.run)?;
         run.used_ms = self.clock.boot_ms();
         let Stage::Found(findings) = &run.stage else {
-            return Err(Fault::new(Code::NotReady, "the check is not through yet"));
+            return Err(Fault::new(Code::NotReady, "the check has not ended yet"));
         };
         let n = req.number as usize;
         let Some(finding) = findings.found.get(n) else {
@@ -93,7 +93,7 @@ impl Core {
         };
         let repaired = match (finding.wrong, finding.lost_before()) {
             (Wrong::WrongCounts, _) => self.repair_counts(findings, n)?,
-            (_, Some(end)) => self.give_up(&finding.key, &end)?,
+            (_, Some(end)) => self.abandon(&finding.key, &end)?,
             _ => {
                 let mut repaired = false;
                 self.transact(&no_lease(), &mut |txn| {
@@ -151,6 +151,7 @@ impl Core {
             (self.kv.snapshot(), seat.counts.clone())
         };
         let id = u64::from(snap.seq().0 as u32) << 32 | (now_ms & 0xffff_ffff).max(1);
+        assert!(id != 0, "run 0 asks for a new check");
         let (walk, pending) = (self.walks.begin(snap), Box::new(pending));
         let stage = Stage::Walk { walk, pending, check: Box::default(), at: Key::default() };
         Ok(Run { id, used_ms: now_ms, looked: Looked::default(), stage })

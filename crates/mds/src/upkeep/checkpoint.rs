@@ -38,10 +38,7 @@ impl Core {
             let ended = self.walks.end();
             // The walks held leaves when this checkpoint ended, so the table frees them now.
             self.kv.end_checkpoint(false);
-            tracing::warn!(
-                ended,
-                "a checkpoint found no room; what fsck or a backup kept of older states is given up for it"
-            );
+            tracing::warn!(ended, "a checkpoint found no space; it ended snapshots of fsck or a backup");
             done = self.try_checkpoint(kept);
         }
         done.map_err(|e| self.volume_fault(e))

@@ -134,6 +134,7 @@ impl Core {
         for slice in puts.chunks(SLICE).chain([&[begun()][..]]) {
             self.commit_alone(slice)?;
         }
+        debug_assert!(self.executor.lead().counts.is_counting(), "the last record begins counting");
         Ok(())
     }
 
@@ -150,7 +151,7 @@ impl Core {
         self.commit(seat, draft)
     }
 
-    /// An internal entry that reads nothing.
+    /// Makes an internal entry of its own, and checkpoints if the log is full.
     fn commit_alone(&self, puts: &[(Key, Vec<u8>)]) -> Result<(), Fault> {
         loop {
             match self.until_here(&mut || self.commit_puts(&mut self.executor.lead(), puts.to_vec()))? {

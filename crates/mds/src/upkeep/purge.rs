@@ -185,6 +185,7 @@ impl Core {
         }
         let round = self.purge_next(walk, max);
         if let Ok(Purged { files, left }) = round {
+            assert!(files + left <= max, "a round has its bound");
             walk.sum = Purged { files: walk.sum.files + files, left: walk.sum.left + left };
             self.purged.freed.fetch_add(files as u64, Ordering::SeqCst);
         }
@@ -196,7 +197,8 @@ impl Core {
         }
         self.purged.rounds.fetch_add(1, Ordering::SeqCst);
         if !walk.is_under_way() {
-            self.purged.walks_ended.fetch_add(1, Ordering::SeqCst);
+            let ended = self.purged.walks_ended.fetch_add(1, Ordering::SeqCst) + 1;
+            assert!(ended <= self.purged.walks_begun.load(Ordering::SeqCst), "a walk ends after it began");
         }
         round
     }

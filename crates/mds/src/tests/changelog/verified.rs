@@ -13,7 +13,7 @@ fn played() -> verify::Image {
     rig.mdt.flush().unwrap();
     rig.ack(a, 10).unwrap();
     rig.ack(b, 5).unwrap();
-    assert!(rig.mdt.core.give_up_changes(6).unwrap());
+    assert!(rig.mdt.core.abandon_changes(6).unwrap());
     rig.mdt.flush().unwrap();
     verify::assert_whole(&*disk, "as it was");
     let image = verify::read(&*disk).unwrap();
@@ -81,7 +81,7 @@ fn records_of_the_changelog_that_contradict_each_other_are_found() {
 
 /// What a stretch that was given up left stays as it is, whatever was given up since.
 #[test]
-fn what_was_given_up_may_be_missing() {
+fn what_was_abandoned_may_be_missing() {
     let mut image = played();
     image.records.retain(|key, _| *key != keys::change(30).as_bytes());
     assert_eq!(image.check().len(), 1);
