@@ -465,7 +465,7 @@ impl Engine {
             |(at, bytes): &(u64, &[u8])| *at >= region.start && at + bytes.len() as u64 <= region.end;
         assert!(parts.iter().all(is_inside), "data is written to the data region only");
         let is_whole = |(at, bytes): &(u64, &[u8])| {
-            (at - region.start) as usize % PAGE_SIZE == 0 && bytes.len() % PAGE_SIZE == 0
+            ((at - region.start) as usize).is_multiple_of(PAGE_SIZE) && bytes.len().is_multiple_of(PAGE_SIZE)
         };
         assert!(parts.iter().all(is_whole), "data is written in whole pages");
         self.vol.disk().write_many(parts).map_err(|source| match disk::is_full(&source) {
