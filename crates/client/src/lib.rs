@@ -1,10 +1,14 @@
 //! The client: the one implementation of names and file I/O. FUSE, tools and libraries are doors to it.
 //!
-//! Promises: `write` returns only when its bytes are acknowledged by their targets, so a kill of this process loses
-//! nothing acknowledged; `fsync` returns only when bytes, size and the file's entry are durable; every byte read was
-//! checked against the CRC that its writer computed; every call ends within `Settings::op_timeout`.
-//! Refuses: a second try of what may have happened other than under its old slot and sequence; success after loss (a
-//! file that lost acknowledged bytes is *poisoned*: `EIO` until its last descriptor is closed).
+//! Promises:
+//! - `write` returns when its targets have acknowledged its bytes, so a kill of this process loses no acknowledged byte.
+//! - `fsync` returns when bytes, size and the file's entry are durable.
+//! - Every byte that is read was checked against the CRC of its writer.
+//! - Every call ends within `Settings::op_timeout`.
+//!
+//! Refuses:
+//! - a second try of a request that may have been carried out, except under its old slot and sequence;
+//! - success after a loss. A file that lost acknowledged bytes is *errored*: `EIO` until its last descriptor is closed.
 //!
 //! All methods of `Fs` take `&self` and may be called from many threads.
 //!
@@ -13,8 +17,8 @@
 //! - client-C2: The MDT is told sizes and written bits only as they stood before a flush of the bytes that prove them (rule plan-O3).
 //! - client-C3: A slot is used for its next request only when the outcome of the one before is known.
 //! - client-C4: A file is in the table before its `Open` is sent, and stays until it is closed and settled.
-//! - client-C5: Nothing is sent to a restarted target before what it lost was sent again.
-//! - client-C6: Who has requests under way waits for nothing that others may hold.
+//! - client-C5: Nothing new is sent to a restarted target before its lost requests were replayed.
+//! - client-C6: A thread with requests under way waits for nothing that other threads may hold.
 //!
 //! ```text
 //! Fs::connect(fabric, map, fs_id, settings) -> Result<Arc<Fs>, Fault>
@@ -37,7 +41,7 @@
 //! listxattr(fid) -> Vec<Vec<u8>>      removexattr(fid, name, &Cred)
 //! get_lock(Handle, &FileLock) -> Option<FileLock>                set_lock(Handle, &FileLock) -> LockAnswer
 //! await_lock(Handle, &FileLock, unique, done)      interrupt_lock(unique)      close_locks(Handle, owner)
-//! lookup_as, open_as, readdir_as, getxattr_as, listxattr_as: the same for whom a `Cred` says, where it matters (`is_judged`)
+//! lookup_as, open_as, readdir_as, getxattr_as, listxattr_as: the same for the user of a `Cred`, where it matters (`is_judged`)
 //! statfs() -> StatFs                  target_stats() -> Vec<TargetStatReply>
 //! fsck::check(&Fs, secret: &Uuid) -> Report
 //! ```

@@ -1,8 +1,8 @@
-//! Locks on names and fids, so that a create, open, unlink and rename of the same file at this client do not pass each
-//! other unseen: an unlink must know whether the file is open here.
+//! Locks on names and fids. They order create, open, unlink and rename of the same file at this client: an unlink must know whether the file is
+//! open here.
 //!
-//! client-N1: at most two names and one fid are locked at a time, names first, in index order; then no file lock is held yet. Who locks several fids
-//! does so in index order, and holds no name.
+//! client-N1: a thread locks at most two names and one fid, names first, in index order, and holds no file lock yet. A thread that locks several
+//!     fids does so in index order, and holds no name.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use types::{Code, Fault, Fid, h64};
 
-/// More than there are threads, so that strangers rarely meet.
+/// More than there are threads, so that different names rarely share a lock.
 const LOCKS: usize = 256;
 
 pub(crate) struct NameLocks {

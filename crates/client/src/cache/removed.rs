@@ -77,7 +77,7 @@ impl Fs {
         Ok(())
     }
 
-    /// If somebody has the file open: its last close lets it go.
+    /// True if the file is open here. Then its last close releases it.
     fn release_at_last_close(&self, fid: Fid) -> bool {
         self.files.get(fid).is_some_and(|file| {
             let mut meta = file.meta.lock();

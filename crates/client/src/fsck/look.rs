@@ -1,8 +1,9 @@
-//! A confirmed finding is looked at alone before it is reported.
+//! Looks at a confirmed finding alone before it is reported.
 //!
-//! A page of a listing is one moment and the next page another one, so a file that grows and is cut again and again can look wrong in
-//! both rounds. client-FS1: a look between two equal answers about the inode was at something that stood still: it decides. client-FS2: what never
-//! stands still is reported if each look showed it.
+//! Two pages of a listing have different states, so a file that grows and is cut again and again can look wrong in both rounds.
+//!
+//! client-FS1: a look between two equal answers about the inode saw a stable file, so it decides.
+//! client-FS2: a file that is never stable is reported if each look showed the finding.
 
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -16,13 +17,13 @@ use wire::object::Capability;
 use super::sweep;
 use crate::Fs;
 
-/// Looks at one finding, and the pause between two of them: nothing is busy for all of that time without a gap.
+/// Looks at one finding, and the pause between two looks. No file is busy for all of that time without a gap.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
-/// More than this is no coincidence of two listings, and would take too long: the rest is reported as it was found.
+/// Most findings that are looked at alone. More are no coincidence of two listings; the rest is reported as found.
 const LOOKS_MAX: usize = 1000;
 
-/// Those of `findings` that still show.
+/// The findings that still show.
 pub(super) fn again(fs: &Fs, cap: &Capability, findings: Vec<Finding>) -> Result<Vec<Finding>, Fault> {
     let mut shown = Vec::new();
     for (n, finding) in findings.into_iter().enumerate() {
@@ -40,7 +41,7 @@ fn look(fs: &Fs, cap: &Capability, finding: Finding) -> Result<Option<Finding>, 
     let (mut shows, mut before) = (Some(finding.clone()), sweep::inode(fs, fid)?);
     for _ in 0..TRIES {
         let told = match &before {
-            // An inode that went took everything but its objects along.
+            // A removed inode leaves nothing but its objects.
             None if matches!(finding.about, About::Inode(_)) => return Ok(None),
             _ => still_shows(&finding, &about(fs, cap, &finding, before.clone())?),
         };
@@ -58,7 +59,7 @@ fn look(fs: &Fs, cap: &Capability, finding: Finding) -> Result<Option<Finding>, 
     Ok(shows) // client-FS2
 }
 
-/// What the finding can be told from, as it is now.
+/// The present state of the finding's file.
 fn about(fs: &Fs, cap: &Capability, finding: &Finding, inode: Option<ScanRecord>) -> Result<File, Fault> {
     let fid = finding.about.fid();
     let mut file = File::new(fid);

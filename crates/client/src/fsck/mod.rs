@@ -1,5 +1,5 @@
-//! Fsck of a running system: the MDT checks its name space, and here objects are compared with the layouts that name them. What is reported
-//! still showed when it was looked at again. Nothing is changed but by `repair`, which asks the MDT.
+//! Fsck of a running system: the MDT checks its name space, and this compares objects with the layouts that name them. A finding is reported
+//! only if a second look shows it again. Only `repair` changes anything, through the MDT.
 
 mod look;
 mod sweep;
@@ -19,22 +19,22 @@ use crate::Fs;
 pub use plan::fsck::Problem;
 pub use wire::check::Wrong;
 
-/// A check of a very large system may take hours; its capability outlives it.
+/// Validity of the capability. A check of a very large system may take hours.
 const CAPABILITY_SEC: u64 = 24 * 3600;
-/// Pauses between looks at the queue of the purge begin here and double; and how long it is looked at while it moves.
+/// First and longest pause between looks at the unlink log (pauses double), and the longest watch while it shrinks.
 const PURGE_LOOK_MIN: Duration = Duration::from_millis(2);
 const PURGE_LOOK_MAX: Duration = Duration::from_millis(500);
 const PURGE_WATCH_MAX: Duration = Duration::from_secs(600);
 
-/// How a check goes about it.
+/// Parameters of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
-    /// Records and objects per request; bounds a reply and the time that it holds its target up.
+    /// Records and objects per request. Bounds a reply, and the time that its target works on it.
     pub page: u32,
-    /// Between the rounds: longer than a commit interval.
+    /// Pause between rounds: longer than a commit interval.
     pub pause: Duration,
-    /// What waits to be destroyed is a finding when nothing of it has gone for so long: longer than the longest pause of the
-    /// MDT's purge after a failure (30 s) and its longest calls.
+    /// A record of the unlink log is a finding if nothing was destroyed for this time: longer than the longest pause of the MDT's purge after a
+    /// failure (30 s) and its longest calls.
     pub purge: Duration,
 }
 
@@ -43,14 +43,14 @@ impl How {
     pub const TOOL: How = How { page: 4096, pause: Duration::from_secs(3), purge: Duration::from_secs(45) };
 }
 
-/// What was found, and what was looked at.
+/// Findings and counts of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub findings: Vec<Finding>,
     pub counts: Counts,
-    /// Findings of the MDT that it did not keep: after a repair another check finds them.
+    /// Findings that the MDT did not keep. Another check finds them after a repair.
     pub dropped: u64,
-    /// Of the MDT's check, for `repair`.
+    /// Number of the MDT's check, for `repair`.
     run: u64,
 }
 
@@ -64,17 +64,17 @@ pub fn check_with_pause(fs: &Fs, secret: &Uuid, pause: Duration) -> Result<Repor
     check_with(fs, secret, How { pause, purge: pause, ..How::TOOL })
 }
 
-/// As `check`, with other how.
+/// As `check`, with other parameters.
 pub fn check_with(fs: &Fs, secret: &Uuid, how: How) -> Result<Report, Fault> {
     let cap = admin(secret);
-    // 1. The name space, by the MDT.
+    // 1. The MDT checks the name space.
     let names = check_names(fs, &cap)?;
-    // 2. All objects, once. Mostly that is the end.
+    // 2. Look at all objects once. Mostly nothing is found.
     let (first, queue) = sweep::round(fs, &cap, how.page)?;
     let (mut objects, mut object_bytes) = (first.objects, first.object_bytes);
     let purges = Purges::new(first.dead().clone(), how.purge);
     let found = first.finish();
-    // 3. All of them again, if something looked wrong; then each finding alone.
+    // 3. If something looked wrong: look at all again, then at each finding alone.
     let mut findings = Vec::new();
     if !found.is_empty() {
         sleep(how.pause);
@@ -83,7 +83,7 @@ pub fn check_with(fs: &Fs, secret: &Uuid, how: How) -> Result<Report, Fault> {
         findings = look::again(fs, &cap, confirmed(&found, second.finish()))?;
         findings.iter_mut().for_each(|finding| finding.path = path_of(fs, finding));
     }
-    // 4. What is to be destroyed goes, or is stuck.
+    // 4. Watch the unlink log: it shrinks, or is stuck.
     findings.extend(watch(fs, purges, &queue, how)?);
     findings.extend(names.findings);
     findings.sort();
@@ -102,7 +102,7 @@ pub fn check_with(fs: &Fs, secret: &Uuid, how: How) -> Result<Report, Fault> {
     Ok(Report { findings, counts, dropped: names.dropped, run: names.run })
 }
 
-/// Asks the MDT to repair a finding of `report` that has a repair. False: it does not show any more.
+/// Asks the MDT to repair a finding of `report` that has a repair. False: it no longer shows.
 pub fn repair(fs: &Fs, secret: &Uuid, report: &Report, finding: &Finding) -> Result<bool, Fault> {
     let About::Records(number) = finding.about else { return Ok(false) };
     let req = Repair { cap: admin(secret), run: report.run, number };
@@ -127,7 +127,7 @@ fn check_names(fs: &Fs, cap: &Capability) -> Result<Names, Fault> {
         let reply = fs.ask(Fid::ROOT, &Check { cap: cap.clone(), run, seen: number })?;
         run = reply.run;
         for found in reply.findings {
-            // Without words: it does not show any more.
+            // Without a text the finding no longer shows.
             if !found.what.is_empty() {
                 let advice = match found.repair.is_empty() {
                     true => "there is no one safe repair; see docs/operations.md",
@@ -150,7 +150,7 @@ fn check_names(fs: &Fs, cap: &Capability) -> Result<Names, Fault> {
     }
 }
 
-/// For people: where the file of a finding lies, if that can be said.
+/// The path of a finding's file, if there is one.
 fn path_of(fs: &Fs, finding: &Finding) -> String {
     if finding.kind == Problem::OrphanObject {
         return String::new();
@@ -162,7 +162,7 @@ fn path_of(fs: &Fs, finding: &Finding) -> String {
     }
 }
 
-/// Looks at the queue of the purge, which begins after the cursor `queue`, until what was in it is gone or stuck.
+/// Watches the unlink log behind the cursor `queue`, until its records are gone or stuck.
 fn watch(fs: &Fs, mut purges: Purges, queue: &sweep::Cursor, how: How) -> Result<Vec<Finding>, Fault> {
     let (began, mut pause) = (Instant::now(), PURGE_LOOK_MIN);
     let mut dead = BTreeSet::<(Fid, Generation)>::new();
@@ -179,7 +179,7 @@ fn watch(fs: &Fs, mut purges: Purges, queue: &sweep::Cursor, how: How) -> Result
         match purges.look(began.elapsed(), &dead) {
             Verdict::Done => return Ok(vec![]),
             Verdict::Stuck(findings) => return Ok(findings),
-            // It moves, and there is much of it.
+            // It shrinks, but is long.
             Verdict::Wait if began.elapsed() >= PURGE_WATCH_MAX => return Ok(vec![]),
             Verdict::Wait => sleep(pause),
         }

@@ -1,7 +1,7 @@
 //! Objects of all OSTs and inodes of the MDT side by side, in the order of files.
 //!
-//! Of each stretch of files the objects are listed first: one that is made meanwhile is missing from the list rather than without an
-//! inode. The queue of the purge comes last: what was removed meanwhile is in it.
+//! For each range of files the objects are listed first, so that an object that is made meanwhile is missing from the list rather than without
+//! an inode. The unlink log comes last, since it has the files that were removed meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use wire::object::{Capability, List, ObjectStat};
 use crate::Fs;
 use crate::session::link::Link;
 
-/// Where a scan goes on: behind this key.
+/// The key behind which a scan goes on.
 pub type Cursor = Bytes;
 
-/// Kinds of records, in the order in which a scan has them.
+/// Kinds of records, in the order of a scan.
 const INODES: u8 = 2;
 const DEAD: u8 = 6;
 
-/// Before the first record of a kind, or behind that of a file.
+/// The cursor before the first record of a kind, or behind the record of a file.
 fn cursor(kind: u8, behind: Option<Fid>) -> Cursor {
     let mut key = vec![kind];
     key.extend(behind.into_iter().flat_map(|fid| fid.0.to_be_bytes()));
     Bytes(key)
 }
 
-/// One mirror's objects, a page at a time.
+/// Objects of one mirror, a page at a time.
 struct Mirror {
     id: MirrorId,
     link: Arc<Link>,
@@ -38,10 +38,10 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Up to which file everything is listed.
+    /// The file up to which all objects are listed.
     fn reaches(&self) -> Fid {
         match self.listed.last() {
-            // The last one's next objects may be on the next page.
+            // Further objects of the last file may be on the next page.
             Some(last) if self.more => Fid(last.object.fid.0.saturating_sub(1)),
             _ if self.more => Fid(0),
             _ => Fid(u64::MAX),
@@ -57,7 +57,7 @@ impl Mirror {
     }
 }
 
-/// One round, and the cursor of the queue of the purge.
+/// Runs one round. Also returns the cursor of the unlink log.
 pub fn round(fs: &Fs, cap: &Capability, page: u32) -> Result<(Round, Cursor), Fault> {
     let mut round = Round::default();
     let osts = fs.cluster.osts().into_iter();
@@ -65,7 +65,7 @@ pub fn round(fs: &Fs, cap: &Capability, page: u32) -> Result<(Round, Cursor), Fa
         osts.map(|(id, link)| Mirror { id, link, listed: Vec::new(), more: true }).collect();
     let mut behind = Fid(0);
     loop {
-        // 1. Objects up to a file, and beyond it those of who has the most of them.
+        // 1. List objects up to a file. Mirrors with larger pages have some beyond it.
         let mut objects = BTreeMap::<Fid, Vec<(MirrorId, ObjectStat)>>::new();
         for mirror in &mut mirrors {
             while mirror.more && mirror.reaches() <= behind {
@@ -75,13 +75,13 @@ pub fn round(fs: &Fs, cap: &Capability, page: u32) -> Result<(Round, Cursor), Fa
         let upto = mirrors.iter().map(Mirror::reaches).min().unwrap_or(Fid(u64::MAX));
         for mirror in &mut mirrors {
             let here = mirror.listed.partition_point(|stat| stat.object.fid <= upto);
-            // The last one stays while there is more: the next page begins behind it.
+            // The last one stays while there are more, since the next page begins behind it.
             let rest = mirror.listed.split_off(here);
             for stat in std::mem::replace(&mut mirror.listed, rest) {
                 objects.entry(stat.object.fid).or_default().push((mirror.id, stat));
             }
         }
-        // 2. Their inodes, and those between them.
+        // 2. Scan the inodes of this range.
         scan(fs, cursor(INODES, Some(behind)), page, &mut |record| {
             let ScanRecord::Inode { inode, .. } = &record else { return false };
             let fid = inode.attr.fid;
@@ -96,7 +96,7 @@ pub fn round(fs: &Fs, cap: &Capability, page: u32) -> Result<(Round, Cursor), Fa
             round.add_file(&file);
             true
         })?;
-        // 3. Those without an inode.
+        // 3. Take objects without an inode.
         for (fid, of_it) in objects {
             let mut file = File::new(fid);
             of_it.into_iter().for_each(|(mirror, stat)| file.add_object(mirror, stat));
@@ -117,7 +117,7 @@ pub fn round(fs: &Fs, cap: &Capability, page: u32) -> Result<(Round, Cursor), Fa
     Ok((round, queue))
 }
 
-/// Records behind a cursor, until `each` says that it has enough or the kind is through that the cursor begins with.
+/// Scans records behind a cursor, until `each` returns true or the kind of the cursor's first byte ends.
 pub fn scan(
     fs: &Fs,
     mut after: Cursor,
@@ -139,7 +139,7 @@ pub fn scan(
     }
 }
 
-/// The inode's record of a file, if it has one.
+/// The inode record of a file, if it has one.
 pub fn inode(fs: &Fs, fid: Fid) -> Result<Option<ScanRecord>, Fault> {
     first(fs, cursor(INODES, Some(Fid(fid.0.saturating_sub(1)))), |record| match record {
         ScanRecord::Inode { inode, .. } => inode.attr.fid == fid,
@@ -147,7 +147,7 @@ pub fn inode(fs: &Fs, fid: Fid) -> Result<Option<ScanRecord>, Fault> {
     })
 }
 
-/// Is something of the file to be destroyed?
+/// True if the unlink log has a record of the file.
 pub fn is_dead(fs: &Fs, fid: Fid) -> Result<bool, Fault> {
     let of_it = |record: &ScanRecord| matches!(record, ScanRecord::Dead { fid: dead, .. } if *dead == fid);
     Ok(first(fs, cursor(DEAD, Some(fid)), of_it)?.is_some())

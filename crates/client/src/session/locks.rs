@@ -1,11 +1,12 @@
-//! Locks of files at the MDT: what this client holds, what it waits for, and what it owes (decision 0015).
+//! Locks of files at the MDT: locks that this client holds or waits for, and corrections that it owes the MDT (decision 0015).
 //!
-//! client-LK1: what is noted as held is at most what the MDT holds for us: what shrinks a lock is noted before it is sent, what makes or
-//!     widens one after it was granted. So nothing is reclaimed that another may have got meanwhile. What was refused is noted as before.
-//! client-LK2: an answer counts only if nothing was reclaimed or lost since its request began (`reclaims`); else the request is sent again.
-//! client-LK3: what may have been granted without our knowing is owed: the MDT is told what is noted until it has heard it.
-//! client-LK4: the end of an open file description gives back what was taken through its own descriptor, and nothing that another with the
-//!     same name has taken since.
+//! client-LK1: the noted locks are at most those that the MDT has for this client. A request that shrinks a lock is noted before it is sent, and
+//!     one that makes or widens a lock after it was granted. So no lock is reclaimed that another client may have got meanwhile. A refused
+//!     request leaves the note as before.
+//! client-LK2: an answer counts only if no lock was reclaimed or lost since its request began (`reclaims`). Otherwise the request is sent again.
+//! client-LK3: if a lock may have been granted without an answer, the client owes the MDT a correction, and repeats it until it is answered.
+//! client-LK4: the end of an open file description releases locks that were taken through its own descriptor, and none that a later one with the
+//!     same name has taken.
 
 mod reclaim;
 mod verbs;
@@ -22,11 +23,11 @@ use crate::cache::api::Handle;
 
 pub(crate) use wait::wait_loop;
 
-/// A lock that a program asks for, asks about, or gives back.
+/// A lock that a program takes, tests or releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileLock {
     pub space: LockSpace,
-    /// As the kernel numbers processes and open file descriptions.
+    /// The kernel's number of the process or open file description.
     pub owner: u64,
     /// First and last byte.
     pub start: u64,
@@ -35,27 +36,27 @@ pub struct FileLock {
     pub pid: u32,
 }
 
-/// How a request for a lock ended.
+/// Outcome of a request for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockAnswer {
     Granted,
-    /// Another holds it.
+    /// Another owner holds it.
     Conflict,
-    /// To wait would be to wait for ever.
+    /// A wait would be a deadlock.
     Deadlock,
-    /// This client has as many locks as one may have.
+    /// This client has as many locks as are allowed.
     Full,
     /// It waited, and was interrupted.
     Interrupted,
 }
 
-/// Is told how a wait ended; on whatever thread finds out.
+/// Called with the outcome of a wait, on any thread.
 pub type LockDone = Box<dyn FnOnce(Result<LockAnswer, Fault>) + Send>;
 
 #[derive(Default)]
 pub(crate) struct Locks {
     state: Mutex<State>,
-    /// The thread that waits has something to do.
+    /// Signalled when the waiting thread has work.
     changed: Condvar,
 }
 
@@ -65,15 +66,15 @@ struct State {
     last: u64,
     /// Requests that are not answered yet, by number.
     under_way: BTreeSet<u64>,
-    /// client-LK2: raised when what is held was told to an MDT that was started anew, or was lost.
+    /// client-LK2: raised when locks were reclaimed at a restarted MDT, or lost.
     reclaims: u64,
-    /// client-LK1. All owners are of session 0 here: ours, whatever its number is.
+    /// client-LK1. Owners here have session 0, which stands for this client's session.
     held: LockTable,
-    /// Per file, through which descriptor which owner took fcntl locks since it last closed one: who is left when the descriptor is
+    /// Per file: the descriptors and owners of fcntl locks, since the owner last closed a descriptor. An owner that is left when its descriptor is
     /// released is an open file description.
     takers: HashMap<Fid, BTreeSet<(Handle, u64)>>,
-    /// Through which descriptor an owner took its flock lock last. The kernel names open file descriptions by their addresses, which it
-    /// uses again at once; of the end of one it tells late. So a name may be another's by then (client-LK4).
+    /// The descriptor through which an owner took its flock lock last. The kernel names open file descriptions by their addresses, and reuses
+    /// these at once, but reports the end of one late. So a name may belong to a new one by then (client-LK4).
     flockers: HashMap<(Fid, u64), Handle>,
     waiting: HashMap<u64, Waiting>,
     owed: Vec<Debt>,
@@ -82,10 +83,10 @@ struct State {
 struct Waiting {
     fid: Fid,
     lock: FileLock,
-    /// The door's name of the request.
+    /// The caller's name of the request.
     unique: u64,
     handle: Handle,
-    /// Being asked for right now.
+    /// The MDT is being asked for it now.
     is_asked: bool,
     is_interrupted: bool,
     done: LockDone,
@@ -94,7 +95,7 @@ struct Waiting {
 /// client-LK3.
 #[derive(Clone, Copy)]
 enum Debt {
-    /// The owner's locks in the range are to be what is noted.
+    /// Sets the owner's locks in the range to the noted ones.
     Restore {
         fid: Fid,
         space: LockSpace,
@@ -109,7 +110,7 @@ enum Debt {
 }
 
 impl Locks {
-    /// The client ends.
+    /// Wakes the waiting thread, since the client ends.
     pub fn wake(&self) {
         self.changed.notify_all();
     }
@@ -127,7 +128,7 @@ impl State {
         Turn { number, floor: *self.under_way.first().expect("it has this one") }
     }
 
-    /// What of `lock` is noted before it is sent.
+    /// Notes the part of `lock` that must be noted before it is sent.
     fn shrink(&mut self, fid: Fid, lock: &FileLock) {
         let ask = ask(fid, lock);
         let is_flock = lock.space == LockSpace::Flock;
@@ -135,7 +136,7 @@ impl State {
             let range = Range { start: held.start.max(lock.start), end: held.end.min(lock.end) };
             let overlaps = range.start <= range.end;
             match lock.kind {
-                // A flock is given up for another kind, whatever comes then.
+                // A flock of another kind is released first, whatever the outcome is.
                 kind if is_flock && held.kind != kind => {
                     self.held.set(&Ask { kind: LockKind::Unlock, range: Range::ALL, ..ask });
                 }
@@ -165,7 +166,7 @@ impl State {
         .collect()
     }
 
-    /// Strikes out takers of a file, and says who they were.
+    /// Removes takers of a file. Returns their owners.
     fn take_takers(&mut self, fid: Fid, is_one: impl Fn(Handle, u64) -> bool) -> Vec<u64> {
         let Some(takers) = self.takers.get_mut(&fid) else { return vec![] };
         let taken: Vec<_> = takers.extract_if(.., |(handle, owner)| is_one(*handle, *owner)).collect();

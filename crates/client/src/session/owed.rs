@@ -1,7 +1,7 @@
-//! What a target owes this client: requests kept until they are flushed, and whose were flushed lately.
+//! Unflushed requests: they are retained until their target has flushed them. The files of requests that were flushed lately are remembered.
 //!
-//! A target that comes back without what it had said was flushed (its medium lied, or a page rotted before recovery knew of
-//! the flush) cannot be helped by a replay: those requests are gone from here. What is left is to know whose they were.
+//! A target may come back without entries that it reported as flushed: its medium lied, or a page was damaged before recovery knew of the
+//! flush. No replay helps then, since the requests are no longer retained. The remembered files tell which files lost something.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -10,8 +10,8 @@ use types::{Fid, Seq};
 
 use crate::session::slots::Sendable;
 
-/// Released requests that are remembered, 1 MiB per target; neighbours of one file count once. Recovery knows of a flush by the
-/// commit interval after it, so what it can lose is younger than two of them.
+/// Most released requests that are remembered, 1 MiB per target; neighbours of one file count once. Recovery knows of a flush within one commit
+/// interval, so it can lose nothing that is older than two of them.
 const RELEASED_MAX: usize = 65_536;
 
 pub(crate) struct Owed {
@@ -31,7 +31,7 @@ impl Owed {
         self.kept.keep(kept);
     }
 
-    /// Everything up to `flushed` is durable, as the target says.
+    /// The target reports everything up to `flushed` as durable.
     pub fn release(&mut self, flushed: Seq) {
         self.kept.release(flushed);
         while let Some(first) = self.fids.first_entry().filter(|e| *e.key() <= flushed) {
@@ -45,7 +45,7 @@ impl Owed {
         self.released.drain(..over);
     }
 
-    /// The files of released entries above `have`, which the target does not have after all; told once.
+    /// Files of released entries above `have`, which the target has lost. Returned once.
     pub fn take_released_above(&mut self, have: Seq) -> BTreeSet<Fid> {
         let (gone, rest): (VecDeque<_>, VecDeque<_>) =
             std::mem::take(&mut self.released).into_iter().partition(|(seq, _)| *seq > have);

@@ -1,4 +1,4 @@
-//! One request to many objects or targets at a time: sent to all, then all answers are waited for.
+//! Requests to many objects or targets at a time: sends all, then waits for all answers.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,16 +16,16 @@ use crate::session::request::{Answer, IN_FLIGHT_MAX, Patience, Pending, Sent};
 /// Most objects in one glimpse; a target refuses more than 2048.
 const GLIMPSE_MAX: usize = 1024;
 
-/// Why a request to objects was not carried out, as its verb must deal with it.
+/// Why a request to objects was not carried out, in the form that its verb handles.
 pub(crate) enum Stopped {
-    /// The capability is missing, expired or overtaken: open again, then try again. The lease counters that were refused.
+    /// The capability is missing, expired or fenced: open again, then try again. Has the refused lease version.
     Refresh(Option<Lease>),
-    /// The inline content would outgrow its record, or the file has objects by now.
+    /// The content exceeds the inline limit, or the file has objects by now.
     NeedLayout,
     NotInline,
-    /// A shrink is to be finished first.
+    /// A truncation must be finished first.
     Cut,
-    /// These mirrors have no space left; so many components had the layout, as far as it is known here.
+    /// These mirrors have no free space. `seen`: components of the layout that this client knew.
     Full {
         fault: Fault,
         mirrors: Vec<MirrorId>,
@@ -41,7 +41,7 @@ pub(crate) fn lease_of(cap: &Capability) -> Lease {
 }
 
 impl Stopped {
-    /// For a caller that knows no remedy.
+    /// The fault for a caller without a remedy.
     pub fn fault(self) -> Fault {
         match self {
             Stopped::Failed(fault) | Stopped::Full { fault, .. } => fault,
@@ -51,7 +51,7 @@ impl Stopped {
         }
     }
 
-    /// Names the capability that a refresh is to replace, or the layout that a file that moves on is to leave.
+    /// Adds the capability that a refresh replaces, or the layout that a file moves on from.
     pub fn with(self, cap: &Capability, layout: &Layout) -> Stopped {
         match self {
             Stopped::Refresh(_) => Stopped::Refresh(Some(lease_of(cap))),
@@ -93,7 +93,7 @@ impl Fs {
         self.ask_each(fid, asked, deadline).into_iter().collect()
     }
 
-    /// As `ask_all`, with what came of each.
+    /// As `ask_all`, with the outcome of each request.
     pub(crate) fn ask_each<R: Sent>(
         &self,
         fid: Fid,
@@ -104,7 +104,7 @@ impl Fs {
         for window in asked.chunks(IN_FLIGHT_MAX) {
             let mut bufs: Vec<Buf> = window.iter().map(|_| Buf::new()).collect();
             let mut pending = Vec::with_capacity(window.len());
-            // 1. Send all that can go at once.
+            // 1. Send all requests that can be sent without a wait.
             let (mut is_any_slot_held, mut is_any_under_way) = (false, false);
             for ((link, req), into) in window.iter().zip(&mut bufs) {
                 let mut made =
@@ -115,11 +115,11 @@ impl Fs {
                 }
                 pending.push(made);
             }
-            // 2. Receive all; then what could not be sent or must be tried again (client-C6).
+            // 2. Receive all answers. Then send the others, and repeat failed ones (client-C6).
             pending.iter_mut().filter_map(|made| made.as_mut().ok()?.as_mut()).for_each(Pending::land);
             let first: Vec<_> =
                 pending.into_iter().map(|made| made.and_then(|p| p.map(Pending::run).transpose())).collect();
-            // 3. Last those that found no slot or no room: now that none is held here, they may wait.
+            // 3. Last those that found no slot or no space. This thread holds no slot now, so they may wait.
             for (answer, (link, req)) in first.into_iter().zip(window) {
                 answers.push(answer.and_then(|a| a.map_or_else(|| link.ask(fid, req, deadline), Ok)));
             }
@@ -181,8 +181,7 @@ impl Fs {
         self.flush_links(links, deadline)
     }
 
-    /// Makes the marks durable: flushes the targets that have not said so of themselves, and makes sure that none of the marks
-    /// was lost in a restart.
+    /// Makes the marks durable: flushes targets that have not reported them as flushed, and fails if a restart lost one of them.
     pub(crate) fn flush_marks(&self, file: &File, marks: &[Mark], deadline: Instant) -> Result<(), Fault> {
         let mut links = Vec::with_capacity(marks.len());
         for mark in marks {

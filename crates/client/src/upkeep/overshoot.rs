@@ -1,7 +1,6 @@
-//! A write over several objects of which one refused its part: what the others took past the file's end is cut off again.
+//! Cuts bytes past the file's end that a partly refused write has left: one object refused its part, and others took theirs.
 //!
-//! Such bytes belong to nobody: the file's size follows what is contiguous. Left where they are, they would show as soon as the file
-//! is made longer, where zeros belong.
+//! The file's size follows the contiguous part, so these bytes lie past the end. If the file grew later, they would show where zeros belong.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +12,7 @@ use crate::Fs;
 use crate::cache::files::{Body, File};
 
 impl Fs {
-    /// After a write that failed. What cannot be done now is done before the file is made longer, as long as it is open.
+    /// Called after a failed write. If the cut fails now, it is done before the file grows, as long as the file is open.
     pub(crate) fn tidy_up(&self, file: &Arc<File>, deadline: Instant) {
         if !file.meta.lock().overshot {
             return;
@@ -24,7 +23,7 @@ impl Fs {
         }
     }
 
-    /// Before a write at `at`: what was not cut off would show in the gap that it leaves.
+    /// Called before a write at `at`, since the bytes would show in the gap before it.
     pub(crate) fn tidy_gap(&self, file: &Arc<File>, at: u64, deadline: Instant) {
         let is_due = {
             let meta = file.meta.lock();
@@ -35,9 +34,9 @@ impl Fs {
         }
     }
 
-    /// `body` is owned.
+    /// Cuts such bytes. The caller holds the body exclusively.
     pub(crate) fn cut_overshoot(&self, file: &File, body: &Body, deadline: Instant) -> Result<(), Fault> {
-        // 1. The size as it is now: another write may have reached further meanwhile.
+        // 1. Take the present size, since another write may have extended the file meanwhile.
         let (size, cap) = {
             let meta = file.meta.lock();
             if !meta.overshot {
@@ -52,7 +51,7 @@ impl Fs {
             let all = layout.objects(file.fid).filter(|(o, _, bit)| is_there(*o, *bit));
             all.map(|(o, mirror, _)| (o, mirror)).collect()
         };
-        // 2. Objects with bytes past it. (Space that is reserved there is no byte.)
+        // 2. Find objects with bytes past it. Reserved space there has no bytes.
         let mut stats = self.glimpse(&cap, objects.iter().copied(), deadline)?;
         stats.iter_mut().for_each(|s| s.reserved_end = 0);
         let cuts = cuts(layout, size, &stats);

@@ -1,4 +1,4 @@
-//! Lookup and getattr: what the MDT says, and over it what this client knows better.
+//! Lookup and getattr: attributes of the MDT, with local changes on top that are not reported yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,18 +26,17 @@ impl Fs {
     }
 
     pub fn getattr(&self, fid: Fid) -> Result<Attr, Fault> {
-        // Taken before the question: the file may be settled and leave the table between the MDT's answer and our look.
+        // Taken before the request: the file may be reported and leave the table before the answer is read.
         let file = self.files.get(fid);
         match self.ask(fid, &GetAttr { fid }) {
             Ok(inode) => self.attr_of(&inode, file),
-            // Removed here a moment ago, and somebody still has it open.
+            // Removed here a moment ago, and still open in a program.
             Err(fault) if fault.code == Code::Stale => self.id.gone.attr_of(fid).ok_or(fault),
             Err(fault) => Err(fault),
         }
     }
 
-    /// A door that has nothing but the number asks for the file anew. `Stale` once the last name is gone, even if the file is open
-    /// somewhere: a number that came from outside opens nothing that is removed.
+    /// Attributes for a file handle. `Stale` once the last name is gone, even if the file is open: a number from outside opens no removed file.
     fn attr_by_handle(&self, fid: Fid) -> Result<Attr, Fault> {
         let file = self.files.get(fid);
         let inode = self.ask(fid, &GetAttr { fid })?;
@@ -47,7 +46,7 @@ impl Fs {
         }
     }
 
-    /// As `getattr` of each, with few requests; `None`: it is gone.
+    /// As `getattr` of each, with few requests. `None`: the file is gone.
     pub fn getattrs(&self, fids: &[Fid]) -> Result<Vec<Option<Attr>>, Fault> {
         let mut attrs = Vec::with_capacity(fids.len());
         while attrs.len() < fids.len() {
@@ -67,14 +66,14 @@ impl Fs {
         Ok(attrs)
     }
 
-    /// The size of a file that is open here and whose bytes this client writes alone, as its reads see it.
+    /// The size, as reads see it, of a file that is open here while this client is alone.
     pub fn size_known(&self, fid: Fid) -> Option<u64> {
         let file = self.files.get(fid).filter(|_| !self.is_shared())?;
         let size = file.meta.lock().progress.size;
         Some(size)
     }
 
-    /// What this client knows better than the MDT: nothing, among others, but what it has not told yet since they came.
+    /// Replaces attributes by local ones. Beside other clients only those count that were not reported since they attached.
     pub(crate) fn overlay(&self, file: &File, attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
         match self.knows_better(file) {
             true => file.overlay(attr, deadline),
@@ -88,12 +87,12 @@ impl Fs {
         }
     }
 
-    /// What to show for an inode as the MDT sent it. A file that a dead session left unsettled is recovered first.
+    /// The attributes to show for an inode of the MDT. A file of a dead session is recovered first.
     pub(crate) fn attr_of(&self, inode: &Inode, file: Option<Arc<File>>) -> Result<Attr, Fault> {
         self.attr_until(inode, file, self.deadline())
     }
 
-    /// As `attr_of`; past the deadline only what needs no waiting is given.
+    /// As `attr_of`. Past the deadline it does not wait.
     pub(crate) fn attr_until(
         &self,
         inode: &Inode,
@@ -107,16 +106,16 @@ impl Fs {
             Some(file) if file.is_loaded() && self.knows_better(&file) => {
                 return file.overlay(inode.attr, deadline);
             }
-            // Not in the table, or only on its way into it, or just being changed: `recover` waits for that.
+            // Not in the table, or about to be, or just being changed. `recover` waits for that.
             _ => {}
         }
         match inode.state {
             FileState::Settled | FileState::Shared { .. } => Ok(inode.attr),
-            // Among others, what this client writes it has told.
+            // Beside other clients this client has reported its writes.
             FileState::Writing(session) if session == self.session() && self.is_shared() => Ok(inode.attr),
             FileState::Writing(_) | FileState::Truncating { .. } => {
                 self.recover(inode.attr.fid, deadline).or_else(|fault| match fault.code {
-                    // Not this user's to finish: what the MDT has is shown.
+                    // This user may not recover the file, so the MDT's attributes are shown.
                     Code::Access => Ok(inode.attr),
                     _ => Err(fault),
                 })

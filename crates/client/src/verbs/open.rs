@@ -1,4 +1,4 @@
-//! Open, and the renewal of what an open gave.
+//! Open, and the renewal of capabilities and layouts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +29,7 @@ impl Fs {
         }
         let deadline = self.deadline();
         let why = if flags.write { For::Writing } else { For::Reading };
-        // client-C4: in the table first; an unlink that runs now either is over, or finds it.
+        // client-C4: in the table first. An unlink that runs now has either ended, or finds the file.
         let file = {
             let _fid_lock = self.names.lock_fid(fid, deadline)?;
             self.files.pin(fid, why)
@@ -41,7 +41,7 @@ impl Fs {
         self.make_handle(file, flags, attr, deadline)
     }
 
-    /// Asks for attributes, layout and a capability that is good for what the file's descriptors need.
+    /// Asks for attributes, layout and a capability that covers the file's descriptors.
     pub(crate) fn open_again(
         &self,
         file: &Arc<File>,
@@ -57,7 +57,7 @@ impl Fs {
         {
             return Ok(attr);
         }
-        // client-H1: among others, an open is a look at the file in its turn.
+        // client-H1: beside other clients an open reads the file in a section.
         let section = self.section(file, To::Read, deadline)?;
         if let Some(attr) = section.attr {
             return Ok(attr);
@@ -66,14 +66,14 @@ impl Fs {
         self.open_in_order(file, asks, deadline)
     }
 
-    /// May this descriptor be made? What it needs to take its turn comes with the answer; of an inline file, which needs none, all that
-    /// there is to know.
+    /// Asks for permission to make a descriptor. The answer has what a section needs; for an inline file, which needs no section, it has
+    /// everything.
     fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<Option<Attr>, Fault> {
         let _order = file.lock_order(deadline)?;
         let write = file.meta.lock().writers > 0;
         let Answer { reply, mark } = self.ask_open(file, write, asks, deadline)?;
         let body = file.share_body(deadline)?;
-        // What is known of its objects is renewed in its turn, and so is what somebody left unfinished.
+        // Objects, and a file that needs recovery, are handled in a section.
         let is_inline =
             |open: &OpenReply| open.inode.layout.is_none() && open.inode.state == FileState::Settled;
         if is_inline(&reply) && !(body.is_loaded && body.layout.is_some()) {
@@ -87,8 +87,8 @@ impl Fs {
         Ok(None)
     }
 
-    /// A new capability in place of the one that was refused; nothing to do if another thread has fetched it already. (Each
-    /// new one overtakes those before it: if every thread fetched its own, they would refuse each other for ever.)
+    /// Fetches a new capability in place of the refused one, unless another thread has done it. A new capability fences earlier ones, so if every
+    /// thread fetched its own, they would refuse each other for ever.
     pub(crate) fn refresh(
         &self,
         file: &Arc<File>,
@@ -132,9 +132,9 @@ impl Fs {
         deadline: Instant,
     ) -> Result<Answer<OpenReply>, Fault> {
         let req = asks.request(file, write, self.now());
-        // What counts as open is told with the closed ones, also if it is refused.
+        // The open is noted before the request, and its close is reported even if the open is refused.
         self.note_open(file, deadline)?;
-        // client-C3: a read passes what is stuck, and what it says of the file would be overtaken by that.
+        // client-C3: a read passes stuck requests, and its answer would be out of date after them.
         let is_stuck = self.mdt(file.fid)?.slots.has_stuck();
         let wish = self.wish_for(file);
         if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {
@@ -151,7 +151,7 @@ impl Fs {
         self.ask_until(file.fid, &req, deadline)
     }
 
-    /// O_TRUNC: the MDT empties the file in the same entry.
+    /// O_TRUNC: the MDT truncates the file in the same entry.
     fn open_empty(
         &self,
         file: &Arc<File>,
@@ -191,8 +191,8 @@ impl Fs {
         Ok(inode.attr)
     }
 
-    /// As `take_open`, in a section: the answer is the truth until the section ends, unless this client changed the file while it
-    /// was alone; then the MDT is told first, and nobody else is there yet.
+    /// As `take_open`, in a section: the answer holds until the section ends. If this client changed the file while it was alone, it reports
+    /// that first; no other client is attached yet then.
     pub(crate) fn adopt(
         &self,
         file: &Arc<File>,
@@ -210,7 +210,7 @@ impl Fs {
         Ok(found)
     }
 
-    /// Takes over what the MDT answered to an open or create. `order` is held, so the answer is still true.
+    /// Takes the MDT's answer to an open or create. The caller holds `order`, so the answer still holds.
     pub(crate) fn take_open(
         &self,
         file: &Arc<File>,
@@ -221,7 +221,7 @@ impl Fs {
         self.take_open_as(file, reply, mark, !self.is_shared(), deadline)
     }
 
-    /// `is_turn`: nobody else changes the file while this is taken over.
+    /// `is_turn`: no other client changes the file meanwhile.
     fn take_open_as(
         &self,
         file: &Arc<File>,
@@ -241,7 +241,7 @@ impl Fs {
             FileState::Truncating { .. } => Found::LeftOver,
             _ => Found::Settled,
         };
-        // An unchanged layout needs no exclusive lock: reads and writes go on while another descriptor is opened.
+        // An unchanged layout needs no exclusive lock, so that reads and writes go on while another descriptor is opened.
         let generation = inode.layout.as_ref().map(|l| l.generation);
         let (is_same, is_loaded, is_known) = {
             let body = file.share_body(deadline)?;
@@ -249,7 +249,7 @@ impl Fs {
             (is_same, body.is_loaded, body.layout == inode.layout)
         };
         if is_same && is_turn && !is_known {
-            // Others have written stripes that were not written before, or the file moved on to other OSTs.
+            // Another client has written further stripes, or the file has moved on to other OSTs.
             let mut body = file.own_body(deadline)?;
             let mine = std::mem::replace(&mut body.layout, inode.layout.clone());
             body.layout.iter_mut().zip(&mine).for_each(|(told, mine)| told.learn_written(mine));
@@ -263,7 +263,7 @@ impl Fs {
         meta.cap = cap.or(meta.cap.take());
         meta.flags = inode.flags;
         if !matches!(inode.state, FileState::Truncating { .. }) {
-            // A shrink that was begun was overtaken: by one to nothing, or by who recovered the file.
+            // The truncation that was begun has been superseded: by one to size 0, or by a recovery of the file.
             meta.cutting = None;
         }
         meta.is_marked |= inode.state == FileState::Writing(mine)

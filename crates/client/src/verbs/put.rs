@@ -11,8 +11,8 @@ use crate::cache::files::For;
 use crate::session::request::Answer;
 
 impl Fs {
-    /// Makes a regular file that holds `bytes`; an existing name is `Exists`. As far as it fits the MDT (`inline_max`) it is there whole or not
-    /// at all. A longer one is made, written and closed like any other: if that fails, a part of it is there.
+    /// Makes a regular file with `bytes`. An existing name is `Exists`. A file up to `inline_max` is made whole or not at all. A longer one is
+    /// created, written and closed like any other, so a failure may leave a part of it.
     pub fn put(
         &self,
         parent: Fid,
@@ -25,7 +25,7 @@ impl Fs {
         let mode = mode.into();
         if bytes.len() <= INLINE_MAX as usize {
             match self.put_small(parent, name, mode, bytes, cred) {
-                // The directory has a limit of its own.
+                // The directory has a lower inline limit.
                 Err(fault) if fault.code == Code::NeedLayout => {}
                 put => return put,
             }
@@ -59,7 +59,7 @@ impl Fs {
             cred: cred.clone(),
             want: Fid(0),
         };
-        // As in `create`: for the MDT it is open here until it is closed.
+        // As in `create`: the MDT has it as open here until it is closed.
         let name_lock = self.names.lock(parent, name, deadline)?;
         let Answer { reply, mark: _ } =
             self.mdt(parent)?.exchange(parent, &req, bytes, &mut Buf::new(), deadline)?;

@@ -22,11 +22,11 @@ use crate::session::sharing::{Section, To};
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
 
-/// A file that is opened by many threads at once changes leases as often; more than this is no accident.
+/// Most retries of one call. A file that many threads open at once changes its lease as often.
 const RESUMES_MAX: u32 = 64;
 
 impl Fs {
-    /// Reads up to `len` bytes at `offset` into `into`, which is then as long as what the file has there.
+    /// Reads up to `len` bytes at `offset`. `into` gets the bytes that the file has there.
     pub fn read(&self, handle: Handle, offset: u64, len: usize, into: &mut Buf) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let deadline = self.deadline();
@@ -46,7 +46,7 @@ impl Fs {
         }
     }
 
-    /// Inline content is the MDT's, which orders all who read and write it: that needs no section.
+    /// Reads inline content. It needs no section, since the MDT orders all reads and writes of it.
     fn read_if_inline(
         &self,
         file: &Arc<File>,
@@ -100,7 +100,7 @@ impl Fs {
         }
         let cap = cap.ok_or(Stopped::Refresh(None))?;
         let mut pieces = pieces(layout, file.fid, offset, len);
-        // Asked before the first request leaves: an object whose first write is acknowledged later may be absent from the answer.
+        // Noted before the first request leaves: an object whose first write is acknowledged later may be absent from the answer.
         {
             let meta = file.meta.lock();
             pieces.iter_mut().for_each(|p| p.written |= meta.progress.has_written(p.object));
@@ -134,7 +134,7 @@ impl Fs {
         Err(mangled(format!("inline content of file {} at {offset}", file.fid)).into())
     }
 
-    /// One piece, straight into the caller's buffer.
+    /// Reads one piece into the caller's buffer.
     fn read_piece(
         &self,
         file: &File,
@@ -158,7 +158,7 @@ impl Fs {
         Err(mangled(format!("object {} at {}", piece.object, piece.object_offset)).into())
     }
 
-    /// Is this the piece? `Ok(false)`: its bytes changed on the way, ask again.
+    /// Judges an answer. `Ok(false)`: its bytes changed on the way, so ask again.
     fn accept(
         &self,
         cap: &Capability,
@@ -194,7 +194,7 @@ impl Fs {
         }
     }
 
-    /// Several pieces: a window of them is under way at a time, each lands in a buffer of its own.
+    /// Reads several pieces, one window at a time. Each piece lands in a buffer of its own.
     #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename them")]
     fn read_pieces(
         &self,
@@ -254,11 +254,11 @@ impl Fs {
             is_any_under_way |= p.send(Patience::of(is_any_under_way));
             pending.push(p);
         }
-        // 2. Receive all, also after a failure, so that no connection is left with an answer owed; then those that could not
-        //    be sent, and what must be tried again (client-C6).
+        // 2. Receive all answers, even after a failure, so that no connection has one outstanding. Then send the others, and repeat failed ones
+        //    (client-C6).
         pending.iter_mut().for_each(Pending::land);
         let answers: Vec<_> = pending.into_iter().map(|p| p.run()).collect();
-        // 3. Judge; what changed on the way is asked for again, alone.
+        // 3. Judge the answers. A piece whose bytes changed on the way is read again by itself.
         for ((piece, answer), buf) in window.iter().zip(answers).zip(bufs) {
             if !self.accept(cap, piece, &answer?.reply, buf, deadline)? {
                 self.read_piece(file, cap.clone(), piece, buf, deadline)?;
@@ -267,7 +267,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Does what a stopped read or write needs before it is tried again.
+    /// Prepares another try of a stopped read or write.
     pub(crate) fn resume(
         &self,
         section: Section<'_>,
@@ -286,7 +286,7 @@ impl Fs {
             return Err(Fault::new(Code::Fenced, detail));
         }
         match stopped {
-            // The next section begins with what the file is then.
+            // The next section begins with the present state of the file.
             Stopped::Refresh(_) | Stopped::NotInline if section.is_among_others() => Ok(()),
             Stopped::Refresh(refused) => self.refresh(file, refused, deadline),
             Stopped::NotInline => self.refresh(file, None, deadline),
@@ -307,7 +307,7 @@ impl Fs {
                 if self.move_on(&section, (&mirrors, seen), tries)? {
                     return Ok(());
                 }
-                // Others may go on in this file meanwhile.
+                // Without the section, so that other clients can use the file meanwhile.
                 drop(section);
                 self.await_room(file, (fault, mirrors), tries, deadline)
             }

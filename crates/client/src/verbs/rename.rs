@@ -21,7 +21,7 @@ impl Fs {
         let deadline = self.deadline();
         let _name_locks = self.names.lock_two((parent, name), (new_parent, new_name), deadline)?;
         let (name, new_name, now) = (Bytes::from(name), Bytes::from(new_name), self.now());
-        // Whoever has the replaced file open, or is about to, keeps it.
+        // `hold`: the replaced file stays for programs that have it open, or are about to open it.
         let (cred, want) = (cred.clone(), Fid(0));
         let req = Rename { parent, name, new_parent, new_name, flags, hold: true, now, cred, want };
         if let Some(gone) = self.ask_until(parent, &req, deadline)?.reply.replaced {

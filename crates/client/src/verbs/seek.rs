@@ -1,4 +1,4 @@
-//! `SEEK_DATA` and `SEEK_HOLE`: each object of the rest of the file is asked once.
+//! `SEEK_DATA` and `SEEK_HOLE`: asks each object of the rest of the file once.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,8 +19,8 @@ use crate::upkeep::room::Tries;
 const OBJECTS_MAX: usize = 1024;
 
 impl Fs {
-    /// The first byte at or after `offset` that was written (or was not), page by page. `None`: none before the file's end, or
-    /// `offset` is past that; a hole is always found before, since every file ends with one.
+    /// The first byte at or after `offset` that was written (or was not), by pages. `None`: there is none before the file's end, or `offset` is past
+    /// it. A hole is always found, since every file ends with one.
     pub fn seek(&self, handle: Handle, offset: u64, whence: Whence) -> Result<Option<u64>, Fault> {
         let opened = self.opened(handle)?;
         let deadline = self.deadline();
@@ -72,7 +72,7 @@ impl Fs {
         Ok(found(layout, size, offset, whence, all.into_iter().filter_map(of)))
     }
 
-    /// In the order of objects.
+    /// Asks the objects. The answers are in the order of `all`.
     fn ask_where(&self, cap: &Capability, all: &[Span], deadline: Instant) -> Result<Vec<Sought>, Fault> {
         let mut by_mirror: std::collections::BTreeMap<_, Vec<SeekFrom>> = Default::default();
         for span in all {

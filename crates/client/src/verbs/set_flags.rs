@@ -12,7 +12,7 @@ impl Fs {
         Ok(self.ask(fid, &GetAttr { fid })?.flags)
     }
 
-    /// Sets exactly these. Descriptors that are open here feel it at once.
+    /// Sets exactly these flags. They hold at once for descriptors that are open here.
     pub fn set_flags(&self, fid: Fid, flags: u32, cred: &Cred) -> Result<(), Fault> {
         self.refuse_observer()?;
         let file = self.files.get(fid);
@@ -25,7 +25,7 @@ impl Fs {
 }
 
 impl Meta {
-    /// Refuses a write to objects that the flags forbid; for inline content the MDT does.
+    /// Refuses a write to objects that the flags forbid. The MDT refuses writes of inline content.
     pub fn need_writable(&self, fid: Fid, offset: u64) -> Result<(), Fault> {
         let is_append = offset >= self.progress.size;
         match self.flags & (FLAG_IMMUTABLE | FLAG_APPEND) {

@@ -1,4 +1,4 @@
-//! Setattr: modes, owners, times; sizes go the way of truncate.
+//! Setattr: modes, owners, times. A size is set by truncate.
 
 use types::{Attr, Cred, Fault, Fid};
 use wire::meta as m;
@@ -7,11 +7,11 @@ use crate::Fs;
 use crate::cache::api::SetAttr;
 
 impl Fs {
-    /// Changes what `set` names, and returns the attributes after it.
+    /// Changes the attributes of `set`, and returns all attributes.
     pub fn setattr(&self, fid: Fid, set: &SetAttr, cred: &Cred) -> Result<Attr, Fault> {
         self.refuse_observer()?;
         let deadline = self.deadline();
-        // 1. Size first: it sets mtime, which a time that is named here overrules.
+        // 1. The size first. It sets mtime, and a given mtime overrules that.
         let mut attr = match set.size {
             Some(size) => Some(self.truncate(fid, size, cred, deadline)?),
             None => None,
@@ -19,7 +19,7 @@ impl Fs {
         if set.atime.is_some() {
             self.forget_accessed(fid);
         }
-        // 2. The rest, in one entry.
+        // 2. The other attributes, in one entry.
         let bits = [
             (set.mode.is_some(), m::SET_MODE),
             (set.uid.is_some(), m::SET_UID),
@@ -64,7 +64,7 @@ impl Fs {
         let Some(file) = file else {
             return self.attr_of(&self.ask_until(fid, &req, deadline)?.reply, None);
         };
-        // In order with settles, which tell an mtime too: the one set here must not be overtaken by an older one.
+        // Ordered with updates, which report an mtime too: an older one must not replace the one that is set here.
         let order = file.lock_order(deadline)?;
         let answer = self.ask_until(fid, &req, deadline)?;
         {

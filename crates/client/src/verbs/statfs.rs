@@ -10,9 +10,9 @@ use crate::Fs;
 use crate::cache::api::StatFs;
 use crate::session::cluster::About;
 
-/// How long numbers are good for: a program that asks after every write would double the requests.
+/// Validity of the numbers. Without it a program that asks after every write would double the requests.
 const CACHED: Duration = Duration::from_secs(1);
-/// Longest wait for one target: `df` of a cluster with a target down shows the others.
+/// Longest wait for a target, so that `df` shows the others while one is down.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Fs {
@@ -40,7 +40,7 @@ impl Fs {
         Ok(sum)
     }
 
-    /// The numbers of every target that answers, the MDT first. An error only if none does.
+    /// Numbers of every target that answers, the MDT first. Fails only if none answers.
     pub fn target_stats(&self) -> Result<Vec<TargetStatReply>, Fault> {
         let mut failed = None;
         let answered = self.ask_targets().into_iter().filter_map(|(_, answer)| match answer {
@@ -58,12 +58,12 @@ impl Fs {
         }
     }
 
-    /// Every target of the map, the MDT first, with its numbers or why it does not say them.
+    /// Every target of the map, the MDT first, with its numbers or the reason why there are none.
     fn ask_targets(&self) -> Vec<(About, Result<TargetStatReply, Fault>)> {
         let deadline = self.deadline().min(Instant::now() + PATIENCE);
         let targets = self.cluster.targets();
         let ask = |about: About| {
-            // Each target has its share of the time, so that a dead one does not take the others'.
+            // A share of the time per target, so that a dead one leaves time for the others.
             let left = deadline.saturating_duration_since(Instant::now());
             let share = Instant::now() + left / 2;
             let answer = about.link.ask(Fid(0), &TargetStat {}, share).map(|answer| answer.reply);
@@ -75,7 +75,7 @@ impl Fs {
         targets.into_iter().map(ask).collect()
     }
 
-    /// For the attribute `stria.df`: a target that does not answer has a reason in the place of numbers.
+    /// The value of the attribute `stria.df`. A target that does not answer has a reason instead of numbers.
     pub(crate) fn df_json(&self) -> Result<String, Fault> {
         let mut out = String::from("[");
         for (n, (about, answer)) in self.ask_targets().iter().enumerate() {

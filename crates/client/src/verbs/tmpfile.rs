@@ -8,8 +8,8 @@ use crate::cache::api::{Handle, Mode, OpenFlags};
 use crate::cache::files::For;
 
 impl Fs {
-    /// Makes and opens a regular file in no directory (`O_TMPFILE`): gone with its last descriptor, unless `link` gave it a name
-    /// before. With `exclusive` none can. Striping, group and ACL are as if it were made in `parent`.
+    /// Makes and opens a regular file without a name (`O_TMPFILE`). It is removed with its last descriptor, unless `link` gives it a name before;
+    /// `exclusive` forbids that. Striping, group and ACL are as for a file in `parent`.
     pub fn tmpfile(
         &self,
         parent: Fid,
@@ -25,7 +25,7 @@ impl Fs {
         let times_told = self.id.sharing.times_told();
         let answer = self.ask_until(parent, &req, deadline)?;
         let fid = answer.reply.inode.attr.fid;
-        // Nobody else can know of it: it need not stand in the table before.
+        // No other call knows the file yet, so it need not be in the table before.
         let file = self.files.pin(fid, if flags.write { For::Writing } else { For::Reading });
         file.meta.lock().is_orphan = true;
         _ = self.id.sharing.note_open(&file);

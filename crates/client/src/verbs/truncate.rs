@@ -1,4 +1,4 @@
-//! Truncate. The MDT does all but a shrink of objects; that one it notes down first, so that whoever finds it can finish it.
+//! Truncate. The MDT does everything except cutting objects. It records that first, so that any client can finish it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,7 +34,7 @@ impl Fs {
         attr
     }
 
-    /// In its turn among other clients.
+    /// As `truncate`, in a section beside other clients.
     pub(crate) fn truncate_pinned(
         &self,
         file: &Arc<File>,
@@ -57,10 +57,10 @@ impl Fs {
         }
     }
 
-    /// A file that is not open here is opened: a dead session's leftovers are found that way.
+    /// Opens a file that is not open here, which also finds a file that needs recovery.
     pub(crate) fn open_if_new(&self, file: &Arc<File>, cred: &Cred, deadline: Instant) -> Result<(), Fault> {
         let flags = OpenFlags { write: true, ..OpenFlags::default() };
-        // Let go before the open, which may take it alone.
+        // Released before the open, which may take it exclusively.
         let is_loaded = file.share_body(deadline)?.is_loaded;
         match is_loaded {
             true => Ok(()),
@@ -85,7 +85,7 @@ impl Fs {
         }
         loop {
             match self.truncate_once(file, size, cred, deadline) {
-                // Growth past what an inline file may hold.
+                // The size exceeds the inline limit.
                 Err(fault) if fault.code == Code::NeedLayout => self.grow(file, deadline)?,
                 done => return Ok(done?),
             }
@@ -105,11 +105,11 @@ impl Fs {
         }
         let mut body = file.own_body(deadline)?;
         if size > 0 {
-            // An earlier shrink that did not get through first; emptying needs none of its cuts.
+            // Finish an earlier truncation that failed. A truncation to 0 needs none of its cuts.
             self.cut_if_due(file, &mut body, deadline)?;
             self.cut_overshoot(file, &body, deadline)?;
         }
-        // 1. The MDT's part: everything, or the intent of a shrink.
+        // 1. The MDT does everything, or records the intent to cut objects.
         let req = Truncate { fid: file.fid, size, now: self.now(), held: file.held(), cred: cred.clone() };
         let answer = self.ask_until(file.fid, &req, deadline).inspect_err(|_| file.distrust())?;
         let TruncateReply { inode, cap, pending } = answer.reply;
@@ -132,13 +132,13 @@ impl Fs {
                 meta.progress.set_size(inode.attr.size, blocks, inode.attr.mtime);
             }
         }
-        // 2. Ours: the cuts.
+        // 2. This client cuts the objects.
         self.cut_if_due(file, &mut body, deadline)?;
         let progress = &file.meta.lock().progress;
         Ok(Attr { size: progress.size, blocks: progress.blocks, mtime: progress.mtime, ..inode.attr })
     }
 
-    /// Finishes a shrink that did not get through.
+    /// Finishes a truncation that failed.
     pub(crate) fn finish_cut(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
         let _order = file.lock_order(deadline)?;
         self.trust_again(file, deadline)?;
@@ -146,8 +146,7 @@ impl Fs {
         self.cut_if_due(file, &mut body, deadline)
     }
 
-    /// Another change of size came after the shrink, and its outcome is not known: what is to be cut, if anything, is asked of
-    /// the MDT. `order` is held.
+    /// Asks the MDT what is to be cut, if a later change of size has an unknown outcome. The caller holds `order`.
     fn trust_again(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
         let is_unknown = {
             let meta = file.meta.lock();
@@ -159,7 +158,7 @@ impl Fs {
         }
     }
 
-    /// Cuts the objects to what the MDT has noted down, flushes and settles. `order` and `body` are held.
+    /// Cuts the objects to the recorded size, flushes, and reports the update. The caller holds `order` and `body`.
     fn cut_if_due(&self, file: &File, body: &mut Body, deadline: Instant) -> Result<(), Fault> {
         let (size, cap, mtime) = {
             let meta = file.meta.lock();
@@ -172,12 +171,12 @@ impl Fs {
                 format!("file {}: a shrink without objects; open it again", file.fid),
             ));
         };
-        // 1. Every object that is longer than what is left of it.
+        // 1. Cut every object that is too long.
         let objects = || layout.objects(file.fid).map(|(object, mirror, _)| (object, mirror));
         let before = self.glimpse(&cap, objects(), deadline)?;
         let marks = self.cut_objects(&cap, layout, &cuts(layout, size, &before), deadline)?;
         let after = proven(layout, &self.glimpse(&cap, objects(), deadline)?);
-        // 2. plan-O3: flushed, with whatever else of this file is not, before the MDT is told.
+        // 2. plan-O3: flush that, with all other unflushed bytes of the file, before the report.
         let snapshot = file.meta.lock().progress.snapshot();
         let all: Vec<_> = marks.into_iter().chain(snapshot.marks.iter().copied()).collect();
         self.flush_marks(file, &all, deadline)?;

@@ -1,4 +1,4 @@
-//! Extended attributes; those under `stria.` are made up here and stored nowhere.
+//! Extended attributes. Those under `stria.` are computed here and not stored.
 //!
 //! - `stria.layout`: a directory's or file's striping. Read: a directory's words, a file's text; set and remove: `setstripe`'s words.
 //! - `stria.layout.text`, `.yaml`, `.json`: what `getstripe` shows of either, to be read only.
@@ -43,7 +43,7 @@ impl Fs {
             DF => self.df_json().map(String::into_bytes),
             DU => self.du_json(fid, cred).map(String::into_bytes),
             _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
-            // The kernel asks for the capabilities of each file that is written, and anybody may.
+            // The kernel asks for the capabilities of each file that is written, for any user.
             _ if name.starts_with(SECURITY) && self.is_bare(fid) => Err(Code::NoData.into()),
             _ => Ok(self.ask(fid, &GetXattr { fid, name: Bytes::from(name), cred: cred.clone() })?.value.0),
         }
@@ -68,7 +68,7 @@ impl Fs {
         self.ask(fid, &SetXattr { fid, name, value, flags, now, cred }).map(|_| ())
     }
 
-    /// The names that are stored; the made-up ones are not listed, so that copying programs leave them alone.
+    /// Names of stored attributes. Computed ones are not listed, so that programs do not copy them.
     pub fn listxattr(&self, fid: Fid) -> Result<Vec<Vec<u8>>, Fault> {
         self.listxattr_as(fid, &Cred::root())
     }
@@ -89,15 +89,15 @@ impl Fs {
         self.ask(fid, &RemoveXattr { fid, name, now, cred }).map(|_| ())
     }
 
-    /// What may set an extended attribute before the maker of a file has noted it as bare.
+    /// Counters that rise when an extended attribute may have been set.
     pub(crate) fn xattrs_set(&self) -> (u64, u64) {
         (self.seasons_shared(), self.xattrs_set.load(Ordering::SeqCst))
     }
 
-    /// The file was made here after `before`: it has no extended attributes.
+    /// Notes that a file that was made here after `before` has no extended attributes.
     pub(crate) fn note_bare(&self, file: &File, before: (u64, u64)) {
         let mut meta = file.meta.lock();
-        // Looked at with the lock: who sets one counts first and takes the note away second.
+        // Checked under the lock: a call that sets an attribute raises the counter first, and removes the note second.
         if self.xattrs_set() == before && !self.is_shared() {
             meta.bare_in = Some(before.0);
         }
@@ -110,7 +110,7 @@ impl Fs {
         }
     }
 
-    /// Is it known that the file has no extended attributes? ACLs are apart.
+    /// True if the file is known to have no extended attributes. ACLs do not count.
     fn is_bare(&self, fid: Fid) -> bool {
         let noted = self.files.get(fid).and_then(|file| file.meta.lock().bare_in);
         noted.is_some_and(|season| !self.is_shared() && season == self.seasons_shared())
@@ -128,7 +128,7 @@ impl Fs {
         Ok(())
     }
 
-    /// What is set on a directory; how a file lies.
+    /// The striping of a directory, or the layout of a file.
     fn layout_value(&self, fid: Fid) -> Result<String, Fault> {
         let reply = self.ask(fid, &GetStripe { fid })?;
         if reply.inode.attr.kind == Kind::Dir {

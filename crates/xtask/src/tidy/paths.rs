@@ -46,6 +46,6 @@ mod tests {
     fn files_are_named_in_backticks() {
         let crates = ["mds", "kv"].map(str::to_owned).into();
         let line = "`mds/src/upkeep/purge.rs` `on_dying`, `crates/kv/src/a.rs`, mds/src/b.rs, `oss/src/c.rs`, `kv/src/…/d.rs`, `mds/src`";
-        assert_eq!(named(line, &crates).collect::<Vec<_>>(), ["mds/src/purge.rs", "kv/src/a.rs"]);
+        assert_eq!(named(line, &crates).collect::<Vec<_>>(), ["mds/src/upkeep/purge.rs", "kv/src/a.rs"]);
     }
 }

@@ -1,4 +1,4 @@
-//! After a start of the MDT, and after the end of a session.
+//! Reclaim of locks after a restart of the MDT, and their loss with a session.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use meta::lock::{Ask, Held};
 use wire::lock::LockKind;
 
 impl Locks {
-    /// All that is held, to be told to the MDT. What is under way is sent again afterwards (client-LK2).
+    /// All held locks, for the MDT. Requests under way are sent again afterwards (client-LK2).
     fn begin_reclaim(&self) -> Vec<HeldLock> {
         let mut state = self.state.lock();
         state.reclaims += 1;
@@ -30,7 +30,7 @@ impl Locks {
         state.held.all().map(|(resource, held)| told(resource, held)).collect()
     }
 
-    /// The MDT gave it to another.
+    /// The MDT has granted the lock to another client.
     fn refused(&self, lock: &HeldLock, losses: &Losses) {
         let HeldLock { fid, space, owner, start, end, pid, .. } = *lock;
         let lock = super::FileLock { space, owner, start, end, kind: LockKind::Unlock, pid };
@@ -38,7 +38,7 @@ impl Locks {
         losses.add(fid, "a lock of it could not be had back from the MDT");
     }
 
-    /// The session that held all this has ended: files with locks of programs fail from now on.
+    /// The session that held the locks has ended. Files with locks of programs fail from now on.
     pub fn lose(&self, losses: &Losses, why: &str) {
         let mut state = self.state.lock();
         state.reclaims += 1;
@@ -53,7 +53,7 @@ impl Locks {
 }
 
 impl Link {
-    /// Tells a restarted MDT which locks are ours, before anything new is asked of it.
+    /// Reclaims this client's locks at a restarted MDT, before any new request.
     pub(crate) fn reclaim(
         &self,
         peer: &dyn Peer,

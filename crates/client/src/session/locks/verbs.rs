@@ -1,4 +1,4 @@
-//! The calls on locks: take, try, test, give back, close.
+//! Calls on locks: take, try, test, release, close.
 
 use std::time::Instant;
 
@@ -11,12 +11,12 @@ use crate::cache::api::Handle;
 use crate::session::request::Sent;
 
 impl Fs {
-    /// Are locks to be asked of the MDT? Where it lives in this process, the kernel's own do the same for less (decision 0015).
+    /// True if locks are taken at the MDT. If the MDT is in this process, the kernel's own locks do the same at less cost (decision 0015).
     pub fn has_locks(&self) -> bool {
         !self.settings.observer && !self.is_fate_shared()
     }
 
-    /// The lock that stands in the way of `lock`, if any. Its pid is 0 if another client holds it.
+    /// A lock that conflicts with `lock`, if there is one. Its pid is 0 if another client holds it.
     pub fn get_lock(&self, handle: Handle, lock: &FileLock) -> Result<Option<FileLock>, Fault> {
         let fid = self.locked_file(handle)?;
         let FileLock { space, owner, start, end, kind, .. } = *lock;
@@ -31,7 +31,7 @@ impl Fs {
         }))
     }
 
-    /// Takes a lock if it is free, changes one, or gives bytes back.
+    /// Takes a lock if it is free, changes one, or releases a range.
     pub fn set_lock(&self, handle: Handle, lock: &FileLock) -> Result<LockAnswer, Fault> {
         let fid = self.locked_file(handle)?;
         self.note_taker(fid, handle, lock);
@@ -43,19 +43,19 @@ impl Fs {
         })
     }
 
-    /// A process closes a descriptor: all fcntl locks that it has of the file go.
+    /// A process closes a descriptor, which releases all its fcntl locks of the file.
     pub fn close_locks(&self, handle: Handle, owner: u64) -> Result<(), Fault> {
         let fid = self.opened(handle)?.file.fid;
         let is_any = {
             let mut state = self.id.locks.state.lock();
-            // Also what it took through other descriptors of the file.
+            // Locks that it took through other descriptors of the file too.
             state.take_takers(fid, |_, o| o == owner);
             !state.held_of(fid, LockSpace::Posix, owner).is_empty()
         };
         if is_any { self.drop_locks(fid, LockSpace::Posix, owner, self.deadline()) } else { Ok(()) }
     }
 
-    /// The last descriptor of an open file description is closed: what it holds itself goes. `flock`: its owner of flock locks.
+    /// The last descriptor of an open file description is closed, which releases its own locks. `flock`: its owner of flock locks.
     pub(crate) fn release_locks(&self, handle: Handle, fid: Fid, flock: Option<u64>, deadline: Instant) {
         let (owners, flock) = {
             let mut state = self.id.locks.state.lock();
@@ -68,7 +68,7 @@ impl Fs {
             flock.map(|owner| state.flockers.remove(&(fid, owner)));
             (owners, flock)
         };
-        // The kernel tells of each process that closes a descriptor: who is left here is no process.
+        // The kernel reports each process that closes a descriptor, so an owner that is left here is an open file description.
         let posix = owners.into_iter().map(|owner| (LockSpace::Posix, owner));
         for (space, owner) in posix.chain(flock.map(|owner| (LockSpace::Flock, owner))) {
             let is_any = !self.id.locks.state.lock().held_of(fid, space, owner).is_empty();
@@ -85,7 +85,7 @@ impl Fs {
         dropped.map(|_| ()).inspect_err(|_| self.owe(Debt::Restore { fid, space, owner, range: Range::ALL }))
     }
 
-    /// One request for a lock, and the note of what came of it.
+    /// Sends one request for a lock, and notes its outcome.
     pub(super) fn send_lock(
         &self,
         fid: Fid,
@@ -105,7 +105,7 @@ impl Fs {
         let note = |state: &mut State, reply: &wire::lock::LockReply| {
             match reply.outcome {
                 LockOutcome::Granted => state.grant(fid, lock),
-                // The MDT has left everything as it was. (What another thread of the owner has changed since stays so.)
+                // The MDT has changed nothing. Changes by another thread of the owner stay.
                 _ if space != LockSpace::Flock && state.held_of(fid, space, owner) == left => {
                     before.iter().for_each(|held| state.grant(fid, held));
                 }
@@ -143,7 +143,7 @@ impl Fs {
                 return Ok(reply);
             }
             drop(state);
-            // The file's locks may be lost with the session that ended meanwhile: nothing is to be added to them.
+            // The session may have ended meanwhile, with the file's locks. Then no lock is added.
             if let Some(fault) = self.id.losses.of(fid) {
                 return Err(fault);
             }

@@ -1,7 +1,7 @@
-//! Locks that programs wait for: one thread per client keeps their places, however many there are.
+//! Waits for locks: one thread per client waits for any number of them.
 //!
-//! The door's thread asks once, and goes. If the answer is `Wait`, the thread here holds one call at the MDT for all, asks for each
-//! ticket whose turn has come, and tells the door.
+//! The caller's thread asks once, and returns. If the answer is `Wait`, the thread here keeps one call at the MDT for all waits. It asks for each
+//! ticket that is next in its queue, and reports the outcome.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use super::{Debt, FileLock, LockAnswer, LockDone, Waiting};
 use crate::Fs;
 use crate::cache::api::Handle;
 
-/// How long the MDT keeps the call that waits: short enough for a client that ends, long enough to cost nothing.
+/// Time for which the MDT keeps the waiting call: short enough for a client that ends, long enough to cost nothing.
 const PATIENCE_MS: u32 = 100;
-/// Who is interrupted goes on after this time, also if the MDT does not answer.
+/// Longest delay of an interrupted program, if the MDT does not answer.
 const CANCEL_MAX: Duration = Duration::from_secs(1);
-/// Between two looks of a thread that has nothing to do, and after a failure.
+/// Pause of the thread without work, and after a failure.
 const TICK: Duration = Duration::from_millis(250);
 
 impl Fs {
-    /// Takes a lock as soon as it is free; `done` is told, now or later. `unique` names the request to `interrupt_lock`, which finds it
-    /// from when this returns, or before.
+    /// Takes a lock as soon as it is free, and calls `done`, now or later. `unique` names the request for `interrupt_lock`, which finds it once this
+    /// returns, or before.
     pub fn await_lock(&self, handle: Handle, lock: &FileLock, unique: u64, done: LockDone) {
         let fid = match self.locked_file(handle) {
             Ok(fid) => fid,
@@ -45,7 +45,7 @@ impl Fs {
         }
     }
 
-    /// A signal for the program that waits: its wait ends, unless it has got the lock just now. False: no such request waits.
+    /// Ends a wait after a signal, unless the lock was granted just now. False: no such request waits.
     pub fn interrupt_lock(&self, unique: u64) -> bool {
         let mut state = self.id.locks.state.lock();
         let found = state.waiting.iter_mut().find(|(_, w)| w.unique == unique);
@@ -53,7 +53,7 @@ impl Fs {
             return false;
         };
         if waiting.is_asked {
-            // Whoever asks tells it.
+            // The thread that asks reports the outcome.
             waiting.is_interrupted = true;
             return true;
         }
@@ -97,7 +97,7 @@ impl Fs {
         (waiting.done)(answer);
     }
 
-    /// Before its program goes on: a place that is still there could make another's wait look like a deadlock.
+    /// Removes a place in a queue before its program goes on. A place that stays could make another wait look like a deadlock.
     fn give_place_up(&self, fid: Fid, space: LockSpace, ticket: u64) {
         let make = |turn| CancelLock { fid, space, ticket, turn };
         if self.exchange_lock(fid, make, Instant::now() + CANCEL_MAX, |_, _| {}).is_err() {
@@ -105,7 +105,7 @@ impl Fs {
         }
     }
 
-    /// One call for all places.
+    /// Makes one call for all waits.
     fn keep_places(&self, waiting: Vec<WaitingLock>) -> Result<(), Fault> {
         let fid = waiting[0].fid;
         let ready = self.ask(fid, &AwaitLocks { waiting, patience_ms: PATIENCE_MS })?.ready;
@@ -129,7 +129,7 @@ impl Fs {
                 self.exchange_lock(fid, make, self.deadline(), |_, _| {}).map(|_| ())
             }
             Debt::Restore { fid, space, owner, range } => {
-                // Until what was noted did not change meanwhile.
+                // Repeat until the note did not change meanwhile.
                 loop {
                     let noted = self.id.locks.state.lock().held_of(fid, space, owner);
                     let whole = FileLock {
@@ -151,7 +151,7 @@ impl Fs {
         }
     }
 
-    /// Tells the MDT what is noted already.
+    /// Sends a noted lock to the MDT.
     fn restore(&self, fid: Fid, piece: &FileLock) -> Result<(), Fault> {
         let FileLock { space, owner, start, end, kind, pid } = *piece;
         let make = |turn| Lock { fid, space, owner, start, end, kind, pid, wait: false, ticket: 0, turn };
@@ -163,7 +163,7 @@ impl Fs {
         Ok(())
     }
 
-    /// The client ends: nobody is left waiting.
+    /// Ends all waits, since the client ends.
     pub(crate) fn end_waiting(&self) {
         let waiting: Vec<_> = self.id.locks.state.lock().waiting.drain().collect();
         for (_, waiting) in waiting {
@@ -172,7 +172,7 @@ impl Fs {
     }
 }
 
-/// `whole`, cut into what is held of it and what is not.
+/// Splits `whole` into its held and unheld parts.
 fn pieces(whole: &FileLock, held: &[FileLock]) -> Vec<FileLock> {
     let mut out = vec![];
     let mut at = Some(whole.start);
@@ -189,7 +189,7 @@ fn pieces(whole: &FileLock, held: &[FileLock]) -> Vec<FileLock> {
     out
 }
 
-/// Keeps places and pays debts until the client ends.
+/// Keeps waits and sends corrections until the client ends.
 pub(crate) fn wait_loop(weak: &Weak<Fs>) {
     while let Some(fs) = weak.upgrade() {
         let (owed, waiting) = {
