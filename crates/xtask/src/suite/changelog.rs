@@ -147,7 +147,7 @@ fn told(b: &mut Bench) -> Result<()> {
     let (code, out) = run(&["read", "nobody"])?;
     ensure!(code == 1 && out.contains("no consumer 'nobody' is registered"), "{code}: {out}");
     let (code, out) = run(&["register", "x", "--mask", "sing"])?;
-    ensure!(code == 2 && out.contains("no change that is recorded"), "{code}: {out}");
+    ensure!(code == 2 && out.contains("is no kind of change"), "{code}: {out}");
     let (code, out) = b.cluster.stria(&["changelog", "list", "/proc"])?;
     ensure!(code == 2 && out.contains("not on a Stria file system"), "{code}: {out}");
     // 6. The last consumer is deregistered.

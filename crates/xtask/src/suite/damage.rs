@@ -112,7 +112,7 @@ fn names_lost(b: &mut Bench) -> Result<()> {
     expect_errno(listed(&dir), Errno::IO, "a directory some of whose names are lost")?;
     ensure_eq(fs::read_to_string(bystander)?, "kept".into(), "another directory")?;
     let (_, out) = b.cluster.stria(&["mdt", "stat", &at])?;
-    ensure!(out.contains("DAMAGED  1 stretches"), "mdt stat: {out}");
+    ensure!(out.contains("DAMAGED  1 ranges"), "mdt stat: {out}");
     // 2, 3.
     give_up(b, &[&at])?;
     let (_, out) = b.cluster.stria(&["mdt", "stat", &at])?;

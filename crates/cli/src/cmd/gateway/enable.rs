@@ -192,7 +192,7 @@ impl Common {
             new.check_neighbours()?;
             // A running server itself listens on its port.
             if !is_running || old.is_none_or(|old| old.server().port != new.server().port) {
-                host::refuse_taken_port(new)?;
+                host::refuse_taken_port(new, at)?;
             }
         }
         Ok(())

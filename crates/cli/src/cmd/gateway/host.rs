@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -137,7 +138,7 @@ pub fn prepare(at: &Places) -> anyhow::Result<()> {
 
 /// Starts the server and returns when it answers.
 pub fn start<K: Kind>(kind: &K, at: &Places, program: &Path) -> anyhow::Result<u32> {
-    refuse_taken_port(kind)?;
+    refuse_taken_port(kind, at)?;
     kind.check_neighbours()?;
     super::mounted::check_before_start(kind)?;
     prepare(at)?;
@@ -186,14 +187,24 @@ fn did_not_start<K: Kind>(at: &Places, log_begin: u64, why: &str) -> Failure {
 }
 
 /// Refuses a port where another server listens: `stria gateway` would take that server for its own.
-pub fn refuse_taken_port<K: Kind>(kind: &K) -> Result<(), Failure> {
+///
+/// A killed server loses its command line, and with it its `pid`, before its sockets close. If it left its pid file,
+/// its port gets `OWN_PORT_CLOSES_IN`.
+pub fn refuse_taken_port<K: Kind>(kind: &K, at: &Places) -> Result<(), Failure> {
+    const OWN_PORT_CLOSES_IN: Duration = Duration::from_secs(2);
     let port = kind.server().port;
-    if TcpStream::connect_timeout(&address(kind.server(), port), Duration::from_secs(1)).is_err() {
-        return Ok(());
+    let is_taken =
+        || TcpStream::connect_timeout(&address(kind.server(), port), Duration::from_secs(1)).is_ok();
+    let begun = Instant::now();
+    while is_taken() {
+        if pid_in_file(at).is_none() || begun.elapsed() > OWN_PORT_CLOSES_IN {
+            let foes = kind.friends_and_foes().1.join(" ");
+            let next = format!("stop that (`systemctl disable --now {foes}`), or give another --port");
+            return Err(Failure::failed(format!("port {port}"), "another server listens there", next));
+        }
+        thread::sleep(Duration::from_millis(20));
     }
-    let foes = kind.friends_and_foes().1.join(" ");
-    let next = format!("stop that (`systemctl disable --now {foes}`), or give another --port");
-    Err(Failure::failed(format!("port {port}"), "another server listens there", next))
+    Ok(())
 }
 
 /// NFS 3 clients find the server through rpcbind, and the server does not start without it.
