@@ -63,6 +63,17 @@ impl Stopped {
     }
 }
 
+/// Refuses an answer that does not describe the objects that were asked for, in their order. A layout is indexed by the ids of an answer.
+fn check_described(asked: &[ObjectId], described: &[ObjectStat]) -> Result<(), String> {
+    if asked.len() != described.len() {
+        return Err(format!("asked for {} objects, it described {}", asked.len(), described.len()));
+    }
+    match asked.iter().zip(described).find(|(asked, stat)| **asked != stat.object) {
+        Some((asked, stat)) => Err(format!("asked for object {asked}, it described {}", stat.object)),
+        None => Ok(()),
+    }
+}
+
 impl From<Fault> for Stopped {
     fn from(fault: Fault) -> Stopped {
         match fault.code {
@@ -144,8 +155,13 @@ impl Fs {
                 asked.push((link.clone(), Glimpse { cap: cap.clone(), objects: part.to_vec() }));
             }
         }
-        let answers = self.ask_all(cap.fid, &asked, deadline)?;
-        Ok(answers.into_iter().flat_map(|a| a.reply.objects).collect())
+        let mut stats = Vec::new();
+        for ((link, req), answer) in asked.iter().zip(self.ask_all(cap.fid, &asked, deadline)?) {
+            check_described(&req.objects, &answer.reply.objects)
+                .map_err(|why| Fault::new(Code::Io, format!("{}: {why}", link.describe())))?;
+            stats.extend(answer.reply.objects);
+        }
+        Ok(stats)
     }
 
     /// Cuts objects to lengths. The marks say where the cuts are logged.
@@ -203,5 +219,32 @@ impl Fs {
             file.meta.lock().poison.get_or_insert(Fault::new(Code::Io, why));
         }
         self.check_poison(file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Generation, Time};
+
+    #[test]
+    fn an_answer_about_other_objects_is_refused() {
+        let layout = Layout { generation: Generation(1), components: Vec::new() };
+        let [a, b] = [0, 1].map(|stripe| layout.object(Fid(7), 0, stripe));
+        let stat = |object| ObjectStat {
+            object,
+            exists: false,
+            len: 0,
+            used: 0,
+            reserved_end: 0,
+            mtime: Time::default(),
+        };
+        assert_eq!(check_described(&[a, b], &[stat(a), stat(b)]), Ok(()));
+        assert!(check_described(&[a, b], &[stat(a)]).unwrap_err().contains("described 1"));
+        assert!(check_described(&[a], &[stat(a), stat(b)]).unwrap_err().contains("described 2"));
+        assert!(check_described(&[a, b], &[stat(b), stat(a)]).is_err(), "another order");
+        let beyond = ObjectId { component: 9, ..a };
+        let refused = check_described(&[a], &[stat(beyond)]).unwrap_err();
+        assert!(refused.contains(&beyond.to_string()), "{refused}");
     }
 }
