@@ -9,10 +9,9 @@ use std::time::Instant;
 
 use plan::size::{cuts, proven};
 use types::{Attr, Code, Fault, Fid};
-use wire::meta::{FileState, Settle};
+use wire::meta::FileState;
 
 use crate::Fs;
-use crate::cache::files::mark_written;
 use crate::cache::files::{File, For};
 use crate::session::asks::Asks;
 use crate::session::sharing::To;
@@ -95,21 +94,7 @@ impl Fs {
             _ => inode.attr.size.max(proven.size),
         };
         let mtime = proven.mtime.unwrap_or_default();
-        let done = file.meta.lock().writers == 0;
-        let (generation, blocks, written) = (layout.generation, proven.blocks, proven.written);
-        let req = Settle {
-            fid: file.fid,
-            generation,
-            size,
-            blocks,
-            mtime,
-            written: written.clone(),
-            done,
-            hint: false,
-            held: file.held(),
-        };
-        let answer = self.ask_until(file.fid, &req, deadline)?;
-        written.iter().for_each(|w| mark_written(layout, w));
+        let (answer, done) = self.report_proven(file, layout, size, mtime, &proven, deadline)?;
         body.is_loaded = true;
         let attr = answer.reply.attr;
         let mut meta = file.meta.lock();

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use plan::settle::{Mark, Snapshot};
-use plan::size::proven;
-use types::{Code, Fault, Generation, Layout, MirrorId, ObjectId, TargetId};
+use plan::size::{Proven, proven};
+use types::{Code, Fault, Generation, Layout, MirrorId, ObjectId, TargetId, Time};
 use wire::meta::{Settle, SettleReply};
 use wire::object::Capability;
 
@@ -443,6 +443,34 @@ impl Fs {
                 Err(fault)
             }
         }
+    }
+
+    /// Reports what the objects of a file proved. Returns also whether that was its last update for now: it has no writer. The objects are
+    /// flushed (plan-O3), and the caller holds `order` and `body`.
+    pub(crate) fn report_proven(
+        &self,
+        file: &File,
+        layout: &mut Layout,
+        size: u64,
+        mtime: Time,
+        proven: &Proven,
+        deadline: Instant,
+    ) -> Result<(Answer<SettleReply>, bool), Fault> {
+        let done = file.meta.lock().writers == 0;
+        let req = Settle {
+            fid: file.fid,
+            generation: layout.generation,
+            size,
+            blocks: proven.blocks,
+            mtime,
+            written: proven.written.clone(),
+            done,
+            hint: false,
+            held: file.held(),
+        };
+        let answer = self.ask_until(file.fid, &req, deadline)?;
+        proven.written.iter().for_each(|w| mark_written(layout, w));
+        Ok((answer, done))
     }
 
     /// Reports flushed state even if this client wrote none of it: other clients may have written it.

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use plan::size::{cuts, proven};
 use types::{Attr, Code, Cred, FILE_SIZE_MAX, Fault};
-use wire::meta::{Settle, Truncate, TruncateReply};
+use wire::meta::{Truncate, TruncateReply};
 
 use crate::Fs;
 use crate::cache::api::OpenFlags;
 use crate::cache::files::is_written;
-use crate::cache::files::{Body, File, For, mark_written};
+use crate::cache::files::{Body, File, For};
 use crate::session::asks::Asks;
 use crate::session::sharing::To;
 use crate::upkeep::objects::Stopped;
@@ -184,30 +184,13 @@ impl Fs {
             self.flush_objects(layout, file.fid, deadline)?;
         }
         // 3. The MDT sets the size.
-        let done = file.meta.lock().writers == 0;
-        let (generation, blocks) = (layout.generation, after.blocks);
-        let written = after.written;
-        let req = Settle {
-            fid: file.fid,
-            generation,
-            size,
-            blocks,
-            mtime,
-            written: written.clone(),
-            done,
-            hint: false,
-            held: file.held(),
-        };
-        let answer = self.ask_until(file.fid, &req, deadline)?;
-        for w in &written {
-            mark_written(layout, w);
-        }
+        let (answer, done) = self.report_proven(file, layout, size, mtime, &after, deadline)?;
         let mut meta = file.meta.lock();
         meta.cutting = None;
         meta.is_marked = !done;
         meta.progress.flushed(&snapshot);
         meta.progress.was_told(&snapshot);
-        meta.progress.set_size(size, blocks, mtime);
+        meta.progress.set_size(size, after.blocks, mtime);
         meta.saw(answer.mark);
         Ok(())
     }
