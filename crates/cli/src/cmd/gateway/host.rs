@@ -11,7 +11,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -202,7 +201,7 @@ pub fn refuse_taken_port<K: Kind>(kind: &K, at: &Places) -> Result<(), Failure> 
             let next = format!("stop that (`systemctl disable --now {foes}`), or give another --port");
             return Err(Failure::failed(format!("port {port}"), "another server listens there", next));
         }
-        thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(LOOK_EACH);
     }
     Ok(())
 }
