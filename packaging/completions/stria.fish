@@ -38,7 +38,7 @@ complete -c stria -n "__fish_stria_needs_command" -f -a "path2id" -d 'Show the i
 complete -c stria -n "__fish_stria_needs_command" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
 complete -c stria -n "__fish_stria_needs_command" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
 complete -c stria -n "__fish_stria_needs_command" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
-complete -c stria -n "__fish_stria_needs_command" -f -a "changelog" -d 'What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads, and acknowledges what it is done with; so long the changes are kept'
+complete -c stria -n "__fish_stria_needs_command" -f -a "changelog" -d 'All changes of a file system, in order and without a gap: for backups, indexes, mirrors and policies. Register a consumer, read, and acknowledge the changes that it has processed; the MDT keeps changes until all consumers have acknowledged them'
 complete -c stria -n "__fish_stria_needs_command" -f -a "gateway" -d 'Serve a mounted file system to NFS and SMB clients, by NFS-Ganesha and Samba'
 complete -c stria -n "__fish_stria_needs_command" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
 complete -c stria -n "__fish_stria_needs_command" -f -a "mdt" -d 'Look at MDTs closely: what running ones hold, and in memory; what the metadata engine makes of a device; backups'
@@ -58,7 +58,7 @@ complete -c stria -n "__fish_stria_using_subcommand up" -l ost-size -d 'Size of 
 complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-size -d 'Size of each MDT of a new file system [default: 8G]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l fsname -d 'Name of a new file system [default: stria]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l inline-max -d 'Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K]' -r
-complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-cache -d 'What the MDT\'s records may take in memory [default: a quarter of the machine\'s, at least 64M]' -r
+complete -c stria -n "__fish_stria_using_subcommand up" -l mdt-cache -d 'Memory limit for the MDT\'s records [default: a quarter of the machine\'s, at least 64M]' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l mount -d 'Where to mount it; without, servers only, or where it was mounted when it was killed' -r -F
 complete -c stria -n "__fish_stria_using_subcommand up" -s o -d 'Mount options, separated by commas: those of `stria mount`' -r
 complete -c stria -n "__fish_stria_using_subcommand up" -l no-mount -d 'Servers only, also where it was mounted when it was killed'
@@ -186,7 +186,7 @@ complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_se
 complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_seen_subcommand_from register deregister read ack list help" -f -a "ack" -d 'The consumer is done with all changes up to NUMBER'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_seen_subcommand_from register deregister read ack list help" -f -a "list" -d 'Show the consumers, and what is kept for them. Exit code 1 if one has lost changes'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and not __fish_seen_subcommand_from register deregister read ack list help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -s m -l mask -d 'What it wants to know: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr, xattr, write; or as Lustre calls them (CREAT, UNLNK, ...). Separated by commas' -r -f -a "all\t''
+complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from register" -s m -l mask -d 'Kinds of changes that it reads: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr, xattr, write; or as Lustre calls them (CREAT, UNLNK, ...). Separated by commas' -r -f -a "all\t''
 create\t''
 mkdir\t''
 link\t''
@@ -246,7 +246,7 @@ complete -c stria -n "__fish_stria_using_subcommand gateway; and __fish_seen_sub
 complete -c stria -n "__fish_stria_using_subcommand gateway; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
-complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
+complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "show" -d 'A plan at a scale on this machine: steps, points, phases, sizes, time, space, and the steps that it would skip'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "validate" -d 'Look for all that cannot work in a plan, at each of its scales, before anything is run. Exit code 1: something was found'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
 complete -c stria -n "__fish_stria_using_subcommand bench; and not __fish_seen_subcommand_from list show validate quick run worker compare report ior mdtest help" -f -a "run" -d 'Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page'
@@ -277,7 +277,7 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -l quiet -d 'No progress on stderr'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s j -l json -d 'JSON output: what `summary.json` has'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from quick" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l dir -d 'What is measured: an existing directory. What is made in it is removed at the end' -r -F
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l dir -d 'The directory to measure, which must exist. The run removes its files at the end' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l out -d 'Where the result goes: a new directory' -r -F
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from run" -l scale -d 'min: under 2 minutes, to try it. small: under 15. full: as published' -r -f -a "min\t''
 small\t''
@@ -303,7 +303,7 @@ complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subco
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from mdtest" -s j -l json -d 'JSON output; before mdtest\'s own options'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from mdtest" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
-complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
+complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "show" -d 'A plan at a scale on this machine: steps, points, phases, sizes, time, space, and the steps that it would skip'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "validate" -d 'Look for all that cannot work in a plan, at each of its scales, before anything is run. Exit code 1: something was found'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
 complete -c stria -n "__fish_stria_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "run" -d 'Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page'
@@ -324,7 +324,7 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l pairs -d 'Pairs of turns; each gives one sample of a ratio' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l entries -d 'Files that are there before the rows' -r
-complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l mdt-cache -d 'What the MDT\'s records may take in memory [default: a quarter of the machine\'s, at least 64M]' -r
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l mdt-cache -d 'Memory limit for the MDT\'s records [default: a quarter of the machine\'s, at least 64M]' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l no-ext4 -d 'Only the MDT\'s side'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l addresses -d 'Say where in memory what requests share lies: `perf stat -e mem:ADDRESS/8:w -p PID` counts who writes it'
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench" -l force -d 'Overwrite a device that holds something'
@@ -355,7 +355,7 @@ complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l entries -d 'Files of the tree' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l files-max -d 'Files that may be made' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l session -r
-complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l sequence -d 'What the slots\' sequences come after' -r
+complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l sequence -d 'The slots\' sequences begin after this one' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l request-bytes -d 'Of bodies' -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -l reply-bytes -r
 complete -c stria -n "__fish_stria_using_subcommand mdt; and __fish_seen_subcommand_from bench-client" -s h -l help -d 'Print help'
@@ -377,7 +377,7 @@ complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcomm
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l seconds -d 'Seconds of each row in each turn' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l soak-seconds -d 'Seconds of each soak; of an OST that is full or aged, a quarter of it' -r
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l size -d 'Bytes of the object that is worked on [default: a quarter of the device, 2G at most]' -r
-complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l states -d 'What the OST has been through before the rows. Those but fresh are held against fresh' -r -f -a "fresh\t'Just made'
+complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l states -d 'States of the OST before the rows. Each other state is compared with fresh' -r -f -a "fresh\t'Just made'
 full\t'80 % of its space taken, the object\'s included'
 aged\t'After many creates, overwrites and deletes of small objects'"
 complete -c stria -n "__fish_stria_using_subcommand ost; and __fish_seen_subcommand_from bench" -l age -d 'Creates, overwrites and deletes that make an OST an aged one' -r
@@ -448,7 +448,7 @@ complete -c stria -n "__fish_stria_using_subcommand mgs" -l print-config -d 'Pri
 complete -c stria -n "__fish_stria_using_subcommand mgs" -l format -d 'Make an empty cluster map if there is none: once, for a new cluster. Without, a missing map is an error'
 complete -c stria -n "__fish_stria_using_subcommand mgs" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand mds" -l config -d 'Configuration file (TOML); unknown keys are refused' -r -F
-complete -c stria -n "__fish_stria_using_subcommand mds" -l groups -d 'Who says in which groups a user is [default: client, or what the file says]' -r -f -a "client\t'The client\'s kernel'
+complete -c stria -n "__fish_stria_using_subcommand mds" -l groups -d 'Source of a user\'s groups [default: client, or what the file says]' -r -f -a "client\t'The client\'s kernel'
 server\t'This server\'s user database, looked up every 10 s; what clients say of groups gains them nothing'"
 complete -c stria -n "__fish_stria_using_subcommand mds" -l root-squash -d 'Clients\' root counts as this user' -r
 complete -c stria -n "__fish_stria_using_subcommand mds" -l print-config -d 'Print the effective configuration with defaults and comments, and end. Without --config: an example'
@@ -473,7 +473,7 @@ complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_su
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "fsck" -d 'Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "damage" -d 'List damaged files (checksum mismatches, missing objects, medium errors), or forget what is known of them'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "scrub" -d 'Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`'
-complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "changelog" -d 'What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads, and acknowledges what it is done with; so long the changes are kept'
+complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "changelog" -d 'All changes of a file system, in order and without a gap: for backups, indexes, mirrors and policies. Register a consumer, read, and acknowledge the changes that it has processed; the MDT keeps changes until all consumers have acknowledged them'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "gateway" -d 'Serve a mounted file system to NFS and SMB clients, by NFS-Ganesha and Samba'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "bench" -d 'Measure a directory: sequential, random, many small files, fsync, latency. Works on any file system'
 complete -c stria -n "__fish_stria_using_subcommand help; and not __fish_seen_subcommand_from up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost mount mkfs mgs mds oss completions version help" -f -a "mdt" -d 'Look at MDTs closely: what running ones hold, and in memory; what the metadata engine makes of a device; backups'
@@ -502,7 +502,7 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from gateway" -f -a "nfs" -d 'NFS 3 and 4 by NFS-Ganesha (packages nfs-ganesha, nfs-ganesha-vfs)'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from gateway" -f -a "smb" -d 'SMB by Samba (packages samba, samba-vfs-modules)'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "list" -d 'The plans that `stria bench run` knows by name: what each measures, and the study that it repeats'
-complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "show" -d 'What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "show" -d 'A plan at a scale on this machine: steps, points, phases, sizes, time, space, and the steps that it would skip'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "validate" -d 'Look for all that cannot work in a plan, at each of its scales, before anything is run. Exit code 1: something was found'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "quick" -d 'N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "run" -d 'Run a plan in a directory of any mounted file system; the result is a directory with records, tables, figures and a report page'

@@ -31,8 +31,8 @@ mod number {
 
 /// The errno that a program sees for `code`; 0 for `Code::Ok`.
 ///
-/// What the client handles by itself (`NotReady`, `Moved`, `NoSession`, `BadChecksum`, `NeedLayout`, `NotInline`,
-/// `NeedSection`, `TooMuch`) only arrives here when handling it failed: then it is `EIO`.
+/// Codes that the client handles by itself (`NotReady`, `Moved`, `NoSession`, `BadChecksum`, `NeedLayout`, `NotInline`,
+/// `NeedSection`, `TooMuch`) only arrive here when that failed: then they are `EIO`.
 pub fn errno_of(code: Code) -> i32 {
     use number::*;
     match code {

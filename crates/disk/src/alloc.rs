@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(shape(&b), shape(&fresh(4096)));
     }
 
-    /// What a destager asks for: whole units, of a medium that is in pieces. As long as a whole unit is free it gets such, wherever they lie.
+    /// A destager asks a fragmented medium for whole units. It gets whole units as long as one is free, wherever it lies.
     #[test]
     fn whole_units_begin_at_units_while_there_are_any() {
         for (seed, unit) in [(1, 4u64), (2, 16), (3, 256)] {

@@ -48,7 +48,7 @@ use crate::counted::{Counted, Counts};
 pub(crate) use superblock::{LOG_BEGIN, PLACES, SUPERBLOCK_BYTES};
 use superblock::{Regions, Superblock};
 
-/// What kind of target lives on a volume.
+/// The kind of target on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -131,7 +131,7 @@ pub struct Volume {
     group: flush::Group,
     flushed_seq: AtomicU64,
     sealed_seq: AtomicU64,
-    /// What the last replay left out.
+    /// Entries that the last replay left out.
     cut_off: Mutex<CutOff>,
     /// The reason of the failure, once the volume has failed.
     failed: OnceLock<String>,

@@ -333,7 +333,7 @@ mod tests {
         assert!(changed(&|n| n.record_bytes = 1 << 40).is_err(), "more than is in it");
         let bytes = changed(&|_| ()).unwrap().encode();
         assert!((0..bytes.len()).all(|len| Item::decode(Key::default(), &bytes[..len]).is_err()));
-        // What is lost ends behind its begin.
+        // A lost range ends behind its begin.
         let lost = |end: &[u8]| Item::decode(Key::new(&[5]).unwrap(), &[&[0; 24], end].concat());
         assert!(lost(&[5, 0]).is_ok());
         assert!(

@@ -179,7 +179,7 @@ pub trait View {
     fn seq(&self) -> Seq;
 }
 
-/// What a step of `Engine::tidy` found.
+/// The findings of a step of `Engine::tidy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tidied {
     Done,

@@ -1,4 +1,4 @@
-//! What every call handler needs: parsing of a request's body, the outcome of a call, and a refusal that many share.
+//! Shared by all call handlers: parsing of a request's body, the outcome of a call, and a common refusal.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use crate::nid::{Address, Nid};
 /// How soon threads that wait for bytes see a new mode.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What the proxy does with bytes.
+/// The proxy's treatment of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {

@@ -14,7 +14,7 @@ use wire::{Flags, Header};
 
 use crate::{Answer, Service, local};
 
-/// What nearly every reply fits, so that none grows (decision 0037).
+/// Nearly every reply fits, so that its buffer does not grow (decision 0037).
 const REPLY_BYTES: usize = 512;
 
 /// The services of this process. A process has a handful of targets, so the list is searched in order.

@@ -38,7 +38,7 @@ pub enum Role {
     SecondMount,
 }
 
-/// What to build.
+/// The cluster to build.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub wiring: Wiring,

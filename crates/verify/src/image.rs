@@ -445,7 +445,7 @@ fn replay(disk: &dyn Disk, sb: &Superblock, image: &mut Image) -> Read<()> {
     Ok(())
 }
 
-/// What one entry changed: each key, and its new value or none.
+/// The changes of one entry: each key, and its new value or none.
 pub type Changes = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 fn entry(image: &mut Image, payload: &[u8], first: u64, ops: u64) -> Read<()> {

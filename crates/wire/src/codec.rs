@@ -37,8 +37,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What nearly every message fits: bytes that grow are moved, and an allocator that has to move them asks for the lock of whoever they
-/// came from (decision 0037).
+/// Nearly every message fits. A buffer that grows is moved, and the allocator then takes the lock of the thread that allocated it
+/// (decision 0037).
 const FIRST_BYTES: usize = 256;
 
 /// A value with exactly one byte form.

@@ -58,7 +58,7 @@ enum Task {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
-    /// What is promised of speed, measured on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
+    /// Measures the bars of speed on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
     /// `ost`: the OST engine against fio. `mds`: the metadata service against ext4, an echo server and the null file system. These two fail if a
     /// bar is not met. Needs root and about 14 GB of disk, or 8 for ost.
     Bars {

@@ -18,7 +18,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// What `layers.toml` says.
+/// The content of `layers.toml`.
 struct Layers {
     /// Crate → layer.
     layer_of: BTreeMap<String, String>,
@@ -169,7 +169,7 @@ const IMPURE: &[&str] = &[
     "rand::",
     "tokio",
 ];
-/// What must stand in no file. Written in two parts so that this file does not find itself.
+/// Strings that no file may contain. Written in two parts so that this file does not find itself.
 const UNWANTED: &[(&str, &str)] =
     &[("/wo", "rk/"), ("/ro", "ot/"), ("todo", "!("), ("unimple", "mented!("), ("dbg", "!(")];
 

@@ -45,7 +45,7 @@ pub enum Form {
     Json,
 }
 
-/// What both programs' runs need.
+/// Shared context of IOR and mdtest runs.
 pub struct Bench<'a> {
     pub runner: &'a mut dyn Runner,
     pub page: Page<'a>,

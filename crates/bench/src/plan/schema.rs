@@ -241,7 +241,7 @@ pub struct Figure {
     pub series: Vec<Series>,
     #[serde(default)]
     pub published: Vec<Published>,
-    /// What the reader should see in it.
+    /// The effect that the figure shows.
     #[serde(default)]
     pub about: String,
 }

@@ -52,9 +52,9 @@ enum Suite {
          stria bench quick /mnt/b --repeats 5 --out b
          stria bench compare a b")]
 struct Compare {
-    /// What `stria bench run` or `quick` wrote with `--out` (the directory or its records.jsonl), of before or of one side.
+    /// The output of `stria bench run` or `quick --out` (the directory or its records.jsonl) before the change, or of one side.
     before: PathBuf,
-    /// The same of after, or of the other side.
+    /// The same after the change, or of the other side.
     after: PathBuf,
     /// Differences up to so many percent do not matter, however sure they are.
     #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]

@@ -27,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Most changes of one request.
 const CHANGES_MAX: u32 = 1024;
 
-/// What changed in a file system, in order and without a gap: for backups, indexes, mirrors and policies. A consumer is registered, reads,
-/// and acknowledges what it is done with; so long the changes are kept.
+/// All changes of a file system, in order and without a gap: for backups, indexes, mirrors and policies. Register a consumer, read, and
+/// acknowledge the changes that it has processed; the MDT keeps changes until all consumers have acknowledged them.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria changelog register backup /mnt/stria
 Example: stria changelog read backup --follow --json /mnt/stria
@@ -81,7 +81,7 @@ struct Named {
 
 #[derive(Debug, Args)]
 struct Register {
-    /// What it wants to know: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr,
+    /// Kinds of changes that it reads: all, or some of create, mkdir, link, symlink, mknod, unlink, rmdir, rename, close, layout, truncate, setattr,
     /// xattr, write; or as Lustre calls them (CREAT, UNLNK, ...). Separated by commas.
     #[arg(short = 'm', long, default_value = "all", value_parser = Offered(show::mask_words).try_map(|text| mask_of(&text)), hide_possible_values = true)]
     mask: u64,

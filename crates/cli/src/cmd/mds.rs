@@ -20,7 +20,7 @@ pub struct Mds {
     /// Without, such a device is an error.
     #[arg(long)]
     format: bool,
-    /// Who says in which groups a user is [default: client, or what the file says]
+    /// Source of a user's groups [default: client, or what the file says]
     #[arg(long, value_enum)]
     groups: Option<Groups>,
     /// Clients' root counts as this user

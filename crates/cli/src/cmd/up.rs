@@ -70,7 +70,7 @@ pub struct Up {
     /// Files up to this size live in the MDT (as `setstripe --inline` on the root); 0 = none [default: 64K].
     #[arg(long, value_name = "SIZE")]
     inline_max: Option<Size>,
-    /// What the MDT's records may take in memory [default: a quarter of the machine's, at least 64M].
+    /// Memory limit for the MDT's records [default: a quarter of the machine's, at least 64M].
     #[arg(long, value_name = "SIZE", value_parser = config::mdt_cache)]
     mdt_cache: Option<Size>,
     /// Where to mount it; without, servers only, or where it was mounted when it was killed.

@@ -160,7 +160,7 @@ mod tests {
             g.answered(share, answer);
             assert_eq!(left(&g), *want, "{name}");
         }
-        // What was taken while the question was on its way may not be counted in the answer; a restarted OST has not seen it.
+        // The answer may not count space that was taken while the request was under way; a restarted OST has not seen it.
         for (incarnation, want) in [(NOW, 6), (Incarnation(4), 10)] {
             let g = Granted::default();
             g.set(NOW, 10, 0);

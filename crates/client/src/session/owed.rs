@@ -89,7 +89,7 @@ mod tests {
             owed.keep(kept(seq, fid));
         }
         owed.release(Seq(9));
-        // What is kept still is sent again, or is lost in its own right.
+        // A request that is still kept is replayed, or is lost by itself.
         assert_eq!(owed.take_lost(&[]).len(), 1);
         assert_eq!(owed.take_released_above(Seq(5)), [Fid(7), Fid(8), Fid(9)].into());
         assert_eq!(owed.take_released_above(Seq(5)), [].into());

@@ -67,8 +67,8 @@ impl Fs {
         }
     }
 
-    /// What the MDT kept is released later, also if it is open here: when its last descriptor is closed at once, another call by path
-    /// may still be on its way.
+    /// A file that the MDT kept is released later, also if it is open here. After the close of its last descriptor another call by path
+    /// may still be under way.
     pub(crate) fn note_removed(&self, gone: &UnlinkReply, deadline: Instant) {
         let Attr { fid, nlink, .. } = gone.attr;
         if nlink > 0 {

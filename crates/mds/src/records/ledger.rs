@@ -39,7 +39,7 @@ pub struct Ledger {
     pub next_at: u64,
 }
 
-/// What a restore keeps of a backup's changelog: no consumers, and numbers past all that were used after the backup.
+/// The part of a backup's changelog that a restore keeps: no consumers, and numbers past all that were used after the backup.
 #[derive(Default)]
 pub struct Left {
     is_any: bool,

@@ -113,7 +113,7 @@ pub struct Page {
     pub next: Next,
 }
 
-/// What comes after a page.
+/// The continuation after a page.
 pub enum Next {
     Nothing,
     /// From this key on.
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(around(0, 10, 4), Ok(vec![0, 1, 2, 3]));
         let lost = Trouble::Damage(Damage { key: key(4), end: key(7) });
         assert_eq!(seen(SnapView::new(&Holed), 0, 10, 99), Err(lost));
-        // What it asks for by its name it must know.
+        // A read by key must know its result, so damage is an error.
         let view = SnapView::around(&Holed);
         assert_eq!(view.get(&key(5)), None);
         assert_eq!(view.finish(), Err(Trouble::Damage(Damage::of(key(5)))));

@@ -255,7 +255,7 @@ mod tests {
         for max in 1..=5 {
             assert_eq!(keys(&o, 0, 99, max), all[..max]);
         }
-        // What is not there any more needs no deletion, and what is there by the batch alone needs one.
+        // A record that is absent needs no deletion; a record that only the batch has needs one.
         o.delete(&key(20));
         o.put(key(60), vec![0]);
         o.delete(&key(60));

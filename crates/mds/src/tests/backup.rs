@@ -139,9 +139,9 @@ fn a_backup_that_was_cut_or_changed_is_refused() {
     }
 }
 
-/// What came after the backup had numbers, which consumers remember: they are not given again, and who is to be told registers anew.
+/// Changes after the backup had numbers that consumers remember. They are not given again, and a consumer registers anew.
 #[test]
-fn the_changelog_of_what_is_restored_begins_behind_all_its_numbers() {
+fn a_restored_changelog_begins_behind_all_its_numbers() {
     let (rig1, _) = fresh();
     let cap = object::cap::make_admin(&SECRET, 1 << 40);
     let register = RegisterConsumer { name: "a".into(), mask: ChangeOp::MASK_ALL, cap: cap.clone() };
@@ -165,9 +165,9 @@ fn the_changelog_of_what_is_restored_begins_behind_all_its_numbers() {
     assert!(told.changes.first().is_some_and(|change| change.number > last), "{last} was the last");
 }
 
-/// What may be missing because it was given up is of the changelog, and that begins anew.
+/// Only changelog records can be abandoned, and a restored changelog begins anew.
 #[test]
-fn what_is_restored_has_given_up_nothing() {
+fn a_restored_mdt_has_abandoned_nothing() {
     let (rig, _) = fresh();
     let (first, end) = (keys::kind_start(keys::ORPHAN), keys::kind_start(keys::ORPHAN + 1));
     let given = Abandoned { first, end }.encode();

@@ -25,7 +25,7 @@ fn list() -> Op {
     op(rules::LIST, 0, 0, vec![])
 }
 
-/// What came of each, and the bulk bytes of all.
+/// The result of each operation, and the bulk bytes of all.
 fn send(rig: &Rig, ops: &[Op]) -> Result<(Vec<Said>, Vec<u8>), Fault> {
     let head = Header { call: Batch::CALL, session: rig.session, ..Header::default() };
     let mut bulk = Buf::new();
@@ -74,7 +74,7 @@ fn each_is_answered_as_if_it_were_alone_and_reads_see_what_is_before_them() {
 fn what_changes_something_shares_an_entry() {
     let (rig, disk) = Rig::fresh();
     rig.make(0, 1, "x").unwrap();
-    // What the rules look at was brought by now, or is for one of the next rounds.
+    // The records that the rules look at are in memory by now, or one of the next rounds brings them.
     let shared = (2..10).any(|sequence| {
         let name = |n: u32| char::from_u32('A' as u32 + 5 * (sequence - 2) + n).unwrap().to_string();
         let ops: Vec<_> = (0..5).map(|n| make(n, sequence, &name(n))).collect();

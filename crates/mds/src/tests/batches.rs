@@ -13,7 +13,7 @@ use crate::executor::execute::LOOKS_MAX;
 
 type Names = BTreeMap<String, Fid>;
 
-/// What comes of requests that stand in line together, in this order.
+/// The results of requests that are queued together, in the order of the queue.
 fn in_line(rig: &Rig, asks: &[Ask]) -> Vec<Said> {
     let executor = &rig.mdt.core.executor;
     std::thread::scope(|s| {
@@ -86,7 +86,7 @@ pub fn entries(disk: &SimDisk) -> Vec<(Seq, u32)> {
 fn who_stands_in_line_shares_an_entry() {
     let (rig, disk) = Rig::fresh();
     rig.make(0, 1, "x").unwrap();
-    // What the rules look at was brought by now, or is for one of the next rounds.
+    // The records that the rules look at are in memory by now, or one of the next rounds brings them.
     let shared = (2..10).find_map(|sequence| {
         let name = |n: u32| char::from_u32('A' as u32 + 5 * (sequence - 2) + n).unwrap().to_string();
         let asks: Vec<_> = (0..5).map(|n| Ask::make(n, sequence, &name(n))).collect();
@@ -99,7 +99,7 @@ fn who_stands_in_line_shares_an_entry() {
     assert_eq!(seqs, (first.0..first.0 + 5).map(Seq).collect::<Vec<_>>(), "each has a seq of its own");
 }
 
-/// Who stands behind those that look at very much waits for few of them, also if they are refused.
+/// A request that is queued behind others that look at many records waits for few of them, also if they are refused.
 #[test]
 fn a_batch_whose_rules_have_looked_at_much_takes_no_more() {
     let (rig, disk) = Rig::fresh();
@@ -127,9 +127,9 @@ fn a_batch_whose_rules_have_looked_at_much_takes_no_more() {
     assert_eq!(ops, [2, 1, 2], "the last first");
 }
 
-/// What one of them changes is not in memory: the others do not wait for it, nor are they refused if it cannot be brought.
+/// One request changes a record that is not in memory. The others do not wait for it, and are not refused if it cannot be read.
 #[test]
-fn who_misses_a_record_starts_over_alone() {
+fn a_request_that_misses_a_record_starts_over_alone() {
     let (rig, disk) = Rig::fresh();
     let kv = &rig.mdt.core.kv;
     kv.admit_all();

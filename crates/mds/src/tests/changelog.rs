@@ -97,7 +97,7 @@ fn again(disk: &SimDisk, crash: Crash) -> (Rig, Arc<SimDisk>) {
     (rig(disk.clone() as Arc<dyn Disk>), disk)
 }
 
-/// What was done, as its client keeps it.
+/// One operation that a client did, as it expects the changelog to tell it.
 #[derive(Clone, Debug)]
 struct Done {
     sequence: u32,
@@ -189,7 +189,7 @@ impl Done {
     }
 }
 
-/// Who reads, with what it was told so far.
+/// A consumer and the records that it has read so far.
 struct Reader {
     id: u32,
     ops: Vec<ChangeOp>,
@@ -466,7 +466,7 @@ fn on_a_full_mdt_the_changelog_gives_way() {
         made += 1;
     }
     assert!(made > 200, "{made} files");
-    // What the rules refuse from 90 % on is put by hand, so that nothing more has room.
+    // The rules refuse from 90 % on, so pages are put by hand until no record fits.
     let mut page = 0;
     let mut put = || {
         page += 1;
@@ -530,7 +530,7 @@ fn what_is_lost_is_not_given_to_another_change() {
     assert_eq!(names, [b"d", b"e"], "nothing that came later is behind what was told");
 }
 
-/// What the MDT does by itself is told as well.
+/// The changelog also has the changes that the MDT makes by itself.
 #[test]
 fn internal_changes_have_records() {
     let (rig, _disk) = fresh();

@@ -129,7 +129,7 @@ fn put_inode(txn: &mut Overlay<'_>, inode: &InodeRecord, change: impl FnOnce(&mu
 
 const NONE: Fid = Fid(0x9999);
 
-/// What is done, what must be found, and whether it can be repaired.
+/// Each damage: its name, its change, the finding, and whether it can be repaired.
 const DAMAGES: &[(&str, Damage, Wrong, bool)] = &[
     (
         "a name of nothing",
@@ -357,7 +357,7 @@ fn what_does_not_show_any_more_is_not_told_and_not_repaired() {
     assert!(rig.ask(&Check { cap: forged, run: 0, seen: 0 }, SessionId(0)).is_err());
 }
 
-/// Who works meanwhile is not found to be damage: the check is over one state, whatever comes after it.
+/// Changes during a check are not found to be damage: the check reads one state, whatever follows it.
 #[test]
 fn a_check_between_changes_finds_nothing() {
     let (rig, disk) = tree();

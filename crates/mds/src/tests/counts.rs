@@ -21,7 +21,7 @@ fn cred() -> Cred {
     Cred::root()
 }
 
-/// What the table says when every inode is looked at.
+/// The counts of the table, taken from every inode.
 fn recount(rig: &Rig) -> BTreeMap<Fid, Counts> {
     let mut recount = Recount::default();
     let each = rig.mdt.core.kv.snapshot().each(&mut |key, value, _| {

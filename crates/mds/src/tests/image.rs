@@ -1,4 +1,4 @@
-//! What is on the medium, read by `verify` from the documents alone, is what the MDT has; and no damage to it goes unseen.
+//! The medium, read by `verify` from the documents alone, holds the MDT's state, and no damage to it goes unseen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn a_flipped_bit_is_found_or_means_nothing() {
     assert!(found > 20, "{found} flips were found");
 }
 
-/// What the rules must never make is found when it is there.
+/// States that the rules must never make are found.
 #[test]
 fn records_that_contradict_each_other_are_found() {
     let whole = verify::read(&*stopped()).unwrap();

@@ -6,7 +6,7 @@
 //! link breaks, and the MDT goes on. Then the client does what clients do: it attaches and sends the request again, as one that was
 //! answered or as one that was not.
 //!
-//! What must hold: recovery finds all of the effect or nothing of it; nothing that a kill may not take is gone, and nothing that was
+//! These must hold: recovery finds all of the effect or nothing of it; nothing that a kill may not take is gone, and nothing that was
 //! flushed; the answer to the repeat is a success; the effect is there once; and a copy that comes late, after a later request
 //! changed the same things, changes nothing any more.
 
@@ -56,7 +56,7 @@ fn shape(records: &Records) -> BTreeMap<u8, usize> {
     shape
 }
 
-/// What a client has in hand of one request.
+/// A client's copy of one request, for its replay.
 #[derive(Clone)]
 struct Sent {
     call: u16,
@@ -148,7 +148,7 @@ impl Scene {
             true => (self.sent.answered(&self.reply), Flags::REPLAY),
             false => (self.sent.clone(), 0),
         };
-        // What it makes has the number that it had, unless nobody was told that.
+        // The file that it makes has its earlier number, unless no answer told that number.
         let after = (is_there || was_answered).then_some(&self.after);
         self.check_repeats(&rig, &self.fids, (&sent, flags), after, &when);
     }

@@ -309,11 +309,11 @@ fn h2_an_unlink_before_an_opens_note_is_seen_by_its_look() {
     two.closes();
 }
 
-/// What a transaction doomed and did not end is not doomed any more when that is over.
+/// A transaction that marks a file as pending unlink and does not end it takes the mark back.
 #[test]
-fn h2_what_was_not_ended_is_not_doomed_for_ever() {
+fn h2_a_mark_of_a_file_that_was_not_ended_is_taken_back() {
     let two = two();
-    // Over a file that has a second name nothing ends, though it was asked who has it open.
+    // A file that has a second name does not end, though its opens were asked for.
     let (fid, name, cred) = (two.fid, b"g"[..].into(), Cred::root());
     let link = Link { fid, parent: Fid::ROOT, name, now: Time::new(11, 0), cred };
     two.rig.ask(&link, two.rig.session).unwrap();
@@ -409,7 +409,7 @@ fn x8_what_was_abandoned_is_not_begun_among_several() {
     let done = rig.mutate(Create::CALL, 3, 1, &create_of("done").to_bytes()).unwrap();
     assert_eq!(again(3, "done"), Ok(done), "from its slot");
     assert_eq!(again(4, "late").unwrap_err().code, Code::Stale);
-    // Who lets go of what has no name any more may say so at any time.
+    // A client may report at any time that it closed a file without a name.
     let open = OpenRead { fid: two.fid, read: true, held: None, cred: Cred::root(), want: 0 };
     rig.ask(&open, rig.session).unwrap();
     rig.ask(&unlink_of("f"), two.other).unwrap();
@@ -550,7 +550,7 @@ fn a_session_has_so_many_files_open() {
     let look = Lookup { parent: Fid::ROOT, name: b"new"[..].into(), cred: Cred::root() };
     assert_eq!(rig.ask(&look, rig.session).unwrap_err().code, Code::NotFound, "a refusal leaves nothing");
     rig.ask(&read, two.other).unwrap();
-    // What it has it may open again.
+    // A client may open again a file that it has open.
     rig.ask(&close_of(vec![open(0).fid]), rig.session).unwrap();
     rig.ask(&read, rig.session).unwrap();
     rig.ask(&read, rig.session).unwrap();

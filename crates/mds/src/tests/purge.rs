@@ -70,7 +70,7 @@ fn the_background_does_all_that_without_being_asked() {
     let mut seq = 1;
     for n in 0..1500u32 {
         let deadline = in_time();
-        // Who is faster than the purge finds the MDT full.
+        // A client that is faster than the purge finds the MDT full.
         while let Err(fault) = rig.make(1, seq, &format!("n{n}")) {
             assert!(fault.code == Code::NoSpace && Instant::now() < deadline, "{fault}");
             seq += 1;
@@ -94,9 +94,9 @@ fn the_background_does_all_that_without_being_asked() {
     assert!(rig.mdt.was_clean());
 }
 
-/// Who lacks room hears whether some is about to be free, and by when everything that was dead has had its turn.
+/// A request that lacks space is told whether orphans are about to be freed, and when all of them have had their turn.
 #[test]
-fn who_lacks_room_is_told_what_is_dying_and_when_it_has_had_its_turn() {
+fn a_request_that_lacks_space_is_told_of_orphans_and_their_turn() {
     let (rig, _) = Rig::fresh();
     let core = &rig.mdt.core;
     let ask = |mirror| core.on_dying(&Dying { mirrors: vec![MirrorId(mirror)] }).unwrap();
@@ -131,7 +131,8 @@ fn who_lacks_room_is_told_what_is_dying_and_when_it_has_had_its_turn() {
     assert!(!ask(mirror).dying);
 }
 
-/// Who finds an OST full does not drive a purge that gets nowhere: until a walk frees something, or more is removed, it keeps its own pace.
+/// A client that finds an OST full does not hurry a purge that frees nothing. The purge keeps its pace until a walk frees some space,
+/// or more is removed.
 #[test]
 fn a_purge_that_is_held_up_is_not_hurried() {
     let (rig, _) = Rig::fresh();

@@ -127,7 +127,7 @@ pub struct Rig {
     pub session: SessionId,
 }
 
-/// What a request came to.
+/// The result of a request.
 pub type Said = Result<(Seq, Vec<u8>), Fault>;
 
 impl Rig {

@@ -1,4 +1,4 @@
-//! Who may be a client, and what ends with one.
+//! Sessions: how one is admitted, and what its eviction ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -176,7 +176,7 @@ struct Shard {
     hand: Option<ObjectId>,
 }
 
-/// What a range read does at a lost leaf.
+/// The behaviour of a range read at a lost leaf.
 #[derive(Clone, Copy)]
 enum Lost {
     Fail,

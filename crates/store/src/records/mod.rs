@@ -1,4 +1,4 @@
-//! What an object consists of, in memory and as bytes: index, leaves, extents, patches, log records, settings, errors.
+//! The parts of an object, in memory and as bytes: index, leaves, extents, patches, log records, settings, errors.
 
 pub mod chunks;
 pub mod codec;

@@ -53,7 +53,7 @@ pub const SESSIONS_KEPT: usize = 64;
 /// of a file fences all objects that its layout names, written or not.
 const FENCE_SHARE: u64 = 16;
 
-/// What wants room.
+/// The kinds of requests for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Write,

@@ -123,7 +123,7 @@ fn freed_space_goes_back_to_the_medium_after_a_while() {
     seal_and_age(&store, 3 * ROUNDS_YOUNG);
     assert_eq!(discarded(), []);
     assert_eq!(store.usage().bytes_free, whole.bytes_total - 4096);
-    // What was taken again meanwhile is left alone.
+    // Ranges that were allocated again meanwhile are not discarded.
     write(&store, id(3), 0, &pattern(3, 1 << 20), None).unwrap();
     store.destroy(&[id(3)], None).unwrap();
     seal_and_age(&store, ROUNDS_YOUNG);

@@ -12,7 +12,7 @@ use disk::alloc::Run;
 pub enum Part {
     Superblock,
     BothSuperblocks,
-    /// What lies between the superblocks and the log.
+    /// The bytes between the superblocks and the log.
     Gap,
     /// Of the log's medium, if it has one.
     LogLabel,
@@ -144,7 +144,7 @@ impl Map {
             let (begin, bytes) = (u64_at(sb, field), u64_at(sb, field + 8));
             let live = if sb[216] == slot { u64_at(sb, 224) } else { 0 };
             self.add(Part::CheckpointLive, begin..begin + live);
-            // What is left over of older checkpoints lies near the begin.
+            // Remains of older checkpoints lie near the beginning.
             self.add(Part::CheckpointDead, begin + live..begin + 4096.max(live));
             self.add(Part::CheckpointDead, begin + live..begin + bytes);
         }

@@ -1,4 +1,4 @@
-//! What can be done to a store, drawn at random: the one list that the model test and the crash, fault and rot campaigns share. A new
+//! The operations of a store, drawn at random: the one list that the model test and the crash, fault and rot campaigns share. A new
 //! kind of operation is a variant here, its line in `draw`, and what it does in `world.rs` and `life.rs`.
 
 use disk::SplitMix;

@@ -191,7 +191,7 @@ fn a_batch_goes_to_many_places_at_once() {
     Engine::format(&*disk, label(), false).unwrap();
     let store = Engine::open(disk.clone()).unwrap();
     write(&store, id(1), 0, &pattern(1, 64 << 12), None).unwrap();
-    // What is free is single pages.
+    // Only single pages are free.
     let mut n = 2;
     while write(&store, id(n), 0, &[n as u8; 4096], None).is_ok() {
         n += 1;

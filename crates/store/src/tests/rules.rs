@@ -42,7 +42,7 @@ fn o2_recovery_cuts_at_the_first_entry_whose_data_is_not_there() {
     let names: Vec<_> = again.store.list(None, 10).unwrap().0.iter().map(|(id, _)| *id).collect();
     assert_eq!(names, [id(1), id(2)], "the entry with torn data and what follows it are gone");
     assert_eq!(again.content(id(2)).unwrap(), pattern(2, 8192));
-    // What was cut away stays away.
+    // Bytes that were cut away stay away.
     again.write(id(5), 0, &[5; 100]).unwrap();
     let third = again.crashed(Crash::KeepAll);
     assert_eq!(third.store.list(None, 10).unwrap().0.len(), 3);

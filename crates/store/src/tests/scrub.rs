@@ -151,7 +151,7 @@ fn a_cold_leaf_with_rot_is_found_and_the_others_are_listed() {
     let found = rig.store.verify_leaves(before, first).unwrap();
     assert_eq!((found.bad.is_some(), found.end), (true, None));
     assert_eq!(rig.store.verify_leaves(first, id(39)).unwrap().bad, None);
-    // What can be told.
+    // The listing by parts tells the objects that are readable.
     assert!(matches!(rig.store.list(None, 100), Err(StoreError::Index { .. })));
     let others: Vec<_> = (0..40).map(id).filter(|id| !(first..=last).contains(id)).collect();
     for max in [1, 3, 100] {

@@ -298,7 +298,7 @@ fn osts_join(b: &mut Bench) -> Result<()> {
     b.cluster.start_role(Role::Mds)?;
     let written = write_until_wide(b, &dir, 4 + DEVICES);
     let files = written.and_then(|files| {
-        // What lies there is there.
+        // Each file that was written has its content.
         for n in 0..files {
             ensure_same(
                 &fs::read(dir.join(n.to_string()))?,

@@ -69,7 +69,7 @@ fn storm(b: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What a worker is told.
+/// A worker's instructions.
 #[derive(clap::Args)]
 pub struct Orders {
     id: u64,

@@ -45,7 +45,7 @@ fn crate_of(path: &Path) -> Option<&str> {
     path.strip_prefix("crates").ok()?.iter().next()?.to_str()
 }
 
-/// What is built into the binary, without tests: neither their directories nor modules that only tests have.
+/// The sources of the binary, without test directories and test modules.
 fn sources(root: &Path, tracked: &[PathBuf]) -> Result<Vec<(PathBuf, Source)>> {
     let is_source = |p: &&PathBuf| {
         p.extension().is_some_and(|e| e == "rs")
@@ -95,7 +95,7 @@ fn is_number(cell: &str, number: i32) -> bool {
 /// In the tables below the codes, what stands in backquotes in the first column is a message; `…` stands for what differs.
 fn messages(page: &str, source: &str, findings: &mut Vec<String>) {
     for message in on_page(page) {
-        // What is quoted within a quotation leaves such, and every message would have it.
+        // A quotation within a quotation leaves short parts, which every message would contain.
         if message.split('…').all(|part| part.trim().len() < MESSAGE_BYTES_MIN) {
             findings.push(format!("{PAGE}: '{message}' is too little to know a message by"));
         }
@@ -112,7 +112,7 @@ fn on_page(page: &str) -> impl Iterator<Item = &str> {
     cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
 }
 
-/// What is said, and is neither on the page nor internal; and what is listed as internal and is not said any more, or is on the page, too.
+/// Finds messages that are neither on the page nor internal. Finds internal ones that no source has any more, or that are on the page, too.
 fn rows(page: &str, internal: &str, said: &[(String, String)], findings: &mut Vec<String>) {
     let public: Vec<&str> = on_page(page).collect();
     let listed: Vec<&str> = internal.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).collect();

@@ -28,7 +28,7 @@ pub struct Run {
     /// A plan of `stria bench list`, or a file.
     #[arg(value_parser = Offered(plans), hide_possible_values = true)]
     plan: String,
-    /// What is measured: an existing directory. What is made in it is removed at the end.
+    /// The directory to measure, which must exist. The run removes its files at the end.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Where the result goes: a new directory.

@@ -9,7 +9,7 @@ use super::run::{bytes_of, set};
 use crate::cmd::completions::{Offered, plans, scales};
 use crate::exit::{Exit, Failure};
 
-/// What a plan does at a scale on this machine: steps, points, phases, sizes, time, room, and what would be skipped.
+/// A plan at a scale on this machine: steps, points, phases, sizes, time, space, and the steps that it would skip.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria bench show pixstor-nvme --scale full
          stria bench show quick --toml > mine.toml")]

@@ -49,7 +49,7 @@ Example: stria mdt restore /backup/mdt.stria /dev/nvme0n1
 Example: stria mdt restore /backup/mdt.stria /tmp/s/mdt0000.img --force    (of a stopped `stria up --dir /tmp/s`)
 Unmount everywhere first. The device gets the name and numbers that the MDT had, so start it where that one was.")]
 pub struct Restore {
-    /// What `stria mdt backup` wrote.
+    /// The file that `stria mdt backup` wrote.
     file: PathBuf,
     /// Block device or file.
     device: PathBuf,

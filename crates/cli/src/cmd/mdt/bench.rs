@@ -63,7 +63,7 @@ pub struct Bench {
     /// Files that are there before the rows.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=900_000_000))]
     entries: u64,
-    /// What the MDT's records may take in memory [default: a quarter of the machine's, at least 64M].
+    /// Memory limit for the MDT's records [default: a quarter of the machine's, at least 64M].
     #[arg(long, value_name = "SIZE", value_parser = mdt_cache)]
     mdt_cache: Option<Size>,
     /// Only the MDT's side.

@@ -63,7 +63,7 @@ pub struct Bench {
     /// Bytes of the object that is worked on [default: a quarter of the device, 2G at most].
     #[arg(long)]
     size: Option<Size>,
-    /// What the OST has been through before the rows. Those but fresh are held against fresh.
+    /// States of the OST before the rows. Each other state is compared with fresh.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "fresh")]
     states: Vec<State>,
     /// Creates, overwrites and deletes that make an OST an aged one.

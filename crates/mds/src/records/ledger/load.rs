@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(numbers(&sound), (101, 5000, 1));
         let counts = Key::new(&[11, 1]).expect("short");
         let behind = Key::new(&[200]).expect("short");
-        // What is lost: from, to | first, last, consumers
+        // The lost range: from, to | first, last, consumers
         let table = [
             // The first of them, with what stands before them.
             (counts, keys::change(140), (140, 5000, 1)),

@@ -23,7 +23,7 @@ impl Rig {
         again(disk, Crash::KeepAll)
     }
 
-    /// What is lost of the changes' keys.
+    /// How many ranges of the changes' keys are lost.
     fn lost_stretches(&self) -> usize {
         let (mut from, end) = (keys::kind_start(keys::CHANGE), keys::kind_start(keys::CHANGE + 1));
         let view = self.mdt.core.kv.snapshot();

@@ -79,9 +79,9 @@ fn records_of_the_changelog_that_contradict_each_other_are_found() {
     found("a consumer that is nonsense", &|i| _ = i.records.insert(consumers[2].clone(), vec![1]));
 }
 
-/// What a stretch that was given up left stays as it is, whatever was given up since.
+/// The records beside an abandoned range stay as they are, whatever is abandoned later.
 #[test]
-fn what_was_abandoned_may_be_missing() {
+fn abandoned_records_may_be_missing() {
     let mut image = played();
     image.records.retain(|key, _| *key != keys::change(30).as_bytes());
     assert_eq!(image.check().len(), 1);

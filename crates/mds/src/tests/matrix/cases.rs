@@ -14,7 +14,7 @@ pub type Asked = (Vec<u8>, Vec<u8>);
 pub struct Case {
     pub name: &'static str,
     pub call: u16,
-    /// What is there before. What it makes, in order, are the fids that the others are given.
+    /// Makes the tree that the request starts from. The other functions are given the fids that it made, in order.
     pub prepare: fn(&Rig) -> Vec<Fid>,
     pub ask: fn(&[Fid]) -> Asked,
     /// Changes what the request changed; it may look at its answer.

@@ -104,7 +104,7 @@ fn rich_tree(root: &Path) -> Result<()> {
     run("sh", &["-ec", script], root).map(drop)
 }
 
-/// What getfacl and getfattr say of a tree, by name.
+/// The output of getfacl and getfattr for a tree, by name.
 fn attributes(root: &Path) -> Result<String> {
     run(
         "sh",

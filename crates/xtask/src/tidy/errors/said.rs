@@ -1,4 +1,4 @@
-//! What the source can say: its string literals, and which of them stand together in one message.
+//! The messages of the source: its string literals, and which of them form one message.
 //!
 //! xtask-E1: comments and tests are no source. A literal that goes on after a backslash is one line.
 

@@ -27,7 +27,7 @@ pub enum Talk {
     Echo,
 }
 
-/// What the client's process is told; it writes a `Figure` to its standard output.
+/// Arguments of the client's process. It writes a `Figure` to its standard output.
 #[derive(Clone, Debug, Args)]
 pub struct Client {
     #[arg(long)]
@@ -51,7 +51,7 @@ pub struct Client {
     pub files_max: u64,
     #[arg(long)]
     pub session: u64,
-    /// What the slots' sequences come after.
+    /// The slots' sequences begin after this one.
     #[arg(long)]
     pub sequence: u32,
     /// Of bodies.
