@@ -292,6 +292,9 @@ impl Volume {
         };
         // 1. After a killed process, replayed entries may be in the page cache only: make them durable, so that they are flushed.
         self.flush_media()?;
+        if self.superblock.lock().incarnation.0 >= u32::MAX - 1 {
+            return Err(VolumeError::Malformed("its starts are used up; format it under a new uuid"));
+        }
         // 2. disk-V2: record durably, before the first append, that no older entry behind the tail is valid.
         self.commit(|sb| {
             if !sb.clean || cut || lost.is_some() {
@@ -409,9 +412,10 @@ impl Volume {
     }
     /// Bytes of the ring in use.
     pub fn log_used(&self) -> u64 {
-        // Both only rise: loading the start first keeps it at or below the end.
+        // Both only rise: loading the start first keeps it at or below the end. If both rise between the two loads, the difference is more
+        // than was ever in use.
         let start = self.seen.start.load(Ordering::Acquire);
-        self.seen.pos.load(Ordering::Acquire) - start
+        (self.seen.pos.load(Ordering::Acquire) - start).min(self.regions.log.len())
     }
     /// Bytes of the ring that entries may take: one page stays free. A log of an earlier release may have used that page too.
     pub fn log_capacity(&self) -> u64 {

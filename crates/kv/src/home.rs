@@ -132,7 +132,7 @@ impl Away {
     /// The newest version no longer has this `Away`: its leaf is memory of older versions.
     pub fn replaced(&self) {
         if let Some(Ok(leaf)) = self.found.get()
-            && self.is_counted.swap(false, Ordering::Relaxed)
+            && self.is_counted.swap(false, Ordering::Acquire)
         {
             let bytes = leaf.memory_bytes();
             let before = self.home.ground.filled_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -155,7 +155,8 @@ impl Away {
         // If two threads load it, one of them counts.
         if self.found.set(found).is_ok() {
             ground.filled_bytes.fetch_add(bytes, Ordering::Relaxed);
-            self.is_counted.store(true, Ordering::Relaxed);
+            // `replaced` subtracts after it has seen this.
+            self.is_counted.store(true, Ordering::Release);
             ground.loads.fetch_add(1, Ordering::Relaxed);
             ground.broken.fetch_add(is_broken.into(), Ordering::Relaxed);
         }

@@ -46,7 +46,7 @@ const BATCH_ROOM: usize = 64;
 /// A mover is late when the active memtable is this many times full. The writer then moves both memtables itself, and does not wait.
 const MOVES_LATE: usize = 4;
 
-/// Leaves that a range scan loads at once: those of one page of a listing.
+/// Leaves that a range scan loads at once: about as many as one page of a listing needs.
 const AHEAD: usize = 96;
 /// Leaves that a range scan examines to find them: most of the following leaves may be in memory already.
 const AHEAD_WITHIN: usize = 8 * AHEAD;
@@ -153,7 +153,7 @@ impl Version {
             || self.active.bytes() > MEMTABLE_BYTES_MAX * times as u64
     }
 
-    /// Replaces `base`, and takes records that were found lost out of `size`.
+    /// Replaces `base`, and subtracts records that were newly found lost from `size`.
     fn take(&mut self, Edited { tree: base, replaced, .. }: Edited) {
         let before = self.base.sums().lost;
         replaced.iter().for_each(|away| away.replaced());
@@ -252,7 +252,7 @@ struct Bounded<'a> {
 impl io::Write for Bounded<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
-            // The space behind it belongs to leaves. Not `StorageFull`: freeing leaves would not make the head shorter.
+            // The space after the head belongs to leaves. Not `StorageFull`: freeing leaves would not make the head shorter.
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
                 "the head of the checkpoint is too long",
@@ -342,7 +342,7 @@ impl Engine for Table {
             let replaced = batch.0.into_iter().map(|change| next.change(change)).sum();
             match next.immutable {
                 None if is_full(&next, 1) => to_move = Some(next.begin_to_move(&self.shape)),
-                // No mover runs, or it is late.
+                // The mover has not begun this memtable, or it is late.
                 Some(_) if is_full(&next, 1) && (self.mover.withdraw() || is_full(&next, MOVES_LATE)) => {
                     self.settle_all(&mut next);
                     is_settled = true;

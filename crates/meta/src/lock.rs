@@ -74,7 +74,7 @@ pub struct LockTable {
     woken: Vec<SessionId>,
 }
 
-/// The numbers that are bounded.
+/// A session's held locks and waiters.
 #[derive(Clone, Copy, Default)]
 struct Load {
     held: u32,
@@ -85,8 +85,11 @@ impl LockTable {
     /// Takes, changes or releases a lock, or queues the request.
     pub fn ask(&mut self, ask: &Ask, now_ms: u64) -> LockOutcome {
         self.edit(ask.resource, |queue| queue.expire(now_ms));
-        // 1. A release is always granted.
+        // 1. A release is granted, unless it makes one lock more than a session may hold.
         if ask.kind == LockKind::Unlock {
+            if self.load(ask.owner.session).held >= HELD_MAX && self.file(ask.resource).splits(ask) {
+                return LockOutcome::Full;
+            }
             self.put(ask);
             return LockOutcome::Granted;
         }
@@ -191,7 +194,7 @@ impl LockTable {
         is_free
     }
 
-    /// Sets the owner's locks in the range, whatever others hold, for a client that copies the grants of a table elsewhere.
+    /// Records a grant of the MDT in a client's copy of the table, without a check for conflicts.
     pub fn set(&mut self, ask: &Ask) {
         self.put(ask);
     }
@@ -214,7 +217,7 @@ impl LockTable {
         });
     }
 
-    /// The sessions that may take a lock now, since the last call; one may occur twice.
+    /// Sessions whose waiters became grantable since the last call. One may occur twice.
     pub fn take_woken(&mut self) -> Vec<SessionId> {
         std::mem::take(&mut self.woken)
     }

@@ -124,6 +124,9 @@ pub struct ChangeRecord {
 /// A name's length fits its length byte.
 const _: () = assert!(NAME_MAX <= u8::MAX as usize && crate::xattr::XATTR_NAME_MAX <= u8::MAX as usize);
 
+/// Numbers and sums of bytes rise by what a device can write. Those beyond cannot be real, and sums of them would overflow.
+pub const NUMBER_MAX: u64 = u64::MAX >> 2;
+
 impl ChangeRecord {
     pub fn encode(&self) -> Vec<u8> {
         let Note { op, flags, who, fid, parent, name, old_parent, old_name, other, what } = &self.note;
@@ -156,7 +159,7 @@ impl ChangeRecord {
         if flags & !(CHANGE_LAST | CHANGE_EXCHANGE) != 0 {
             return Err(Malformed("flags of a change"));
         }
-        let bytes_before = r.varint()?;
+        let bytes_before = real(r.varint()?)?;
         let (sec, nsec) = (unzigzag(r.varint()?), word(r)?);
         if nsec >= 1_000_000_000 {
             return Err(Malformed("nanoseconds"));
@@ -191,6 +194,14 @@ impl ChangeRecord {
             other,
             what,
         }
+    }
+}
+
+fn real(number: u64) -> Result<u64, Malformed> {
+    if number <= NUMBER_MAX {
+        Ok(number)
+    } else {
+        Err(Malformed("a number of the changelog is out of range"))
     }
 }
 
@@ -237,8 +248,8 @@ impl ConsumerRecord {
         if u8::get(r)? != VERSION {
             return Err(Malformed("record version"));
         }
-        let (mask, acked, acked_at) = (u64::get(r)?, u64::get(r)?, Time::get(r)?);
-        let lost = (u64::get(r)?, u64::get(r)?);
+        let (mask, acked, acked_at) = (u64::get(r)?, real(u64::get(r)?)?, Time::get(r)?);
+        let lost = (u64::get(r)?, real(u64::get(r)?)?);
         if lost.0 > lost.1 || (lost.0 == 0) != (lost.1 == 0) {
             return Err(Malformed("lost changes of a consumer"));
         }
@@ -270,16 +281,16 @@ impl ChangelogRecord {
         if u8::get(r)? != VERSION {
             return Err(Malformed("record version"));
         }
-        let record = ChangelogRecord { number: u64::get(r)?, consumer: u32::get(r)? };
+        let record = ChangelogRecord { number: real(u64::get(r)?)?, consumer: u32::get(r)? };
         r.end()?;
         Ok(record)
     }
 }
 
-/// The number of a key of kind 14.
+/// The number of a key of kind 14. `None` also if it is out of range.
 pub fn number_of(key: &Key) -> Option<u64> {
     match key.as_bytes() {
-        [keys::CHANGE, number @ ..] => Some(u64::from_be_bytes(number.try_into().ok()?)),
+        [keys::CHANGE, number @ ..] => real(u64::from_be_bytes(number.try_into().ok()?)).ok(),
         _ => None,
     }
 }

@@ -79,9 +79,11 @@ impl Core {
         match admit(object::slots::Done { sequence: done, seq, answer }, sequence) {
             Admission::New => {
                 let done = run(Some(Origin { session, slot, sequence }))?;
-                // A session that ended meanwhile has no slots.
+                // A session that ended meanwhile has no slots, or fresh ones if it began again.
                 debug_assert!(
-                    self.store.slot(session, slot).is_none_or(|now| now.sequence == sequence),
+                    self.store
+                        .slot(session, slot)
+                        .is_none_or(|now| now.sequence == sequence || now.sequence == 0),
                     "oss-P2: the slot records a request before it is answered"
                 );
                 Ok(done)

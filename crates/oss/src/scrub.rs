@@ -1,8 +1,8 @@
 //! The scrub: a background thread that reads every page of every object, and every leaf of the index, from the medium and checks it, at a
 //! bounded rate.
 //!
-//! oss-B1: a pass reads every object that exists from its begin to its end. It ends however much is written meanwhile: objects made and
-//! pages appended during a pass wait for the next.
+//! oss-B1: a pass reads every object that exists for the whole pass. It ends however much is written meanwhile: objects made, and pages
+//! appended after their object was listed, wait for the next pass.
 //! oss-B2: the scrub's state is kept on the medium every `SAVE_SEC`, and before an operator's change is answered; a restart repeats at
 //! most the work since then.
 //! oss-B3: it holds no lock while it reads, except for a page that did not match; a request or a stop changes its course within one step.
@@ -20,17 +20,17 @@ use wire::object::{RIGHT_ADMIN, ScrubControl, ScrubPass, ScrubReply, scrub_actio
 use crate::Core;
 use crate::serve::{Ctx, Served};
 
-/// Pages of one step: 1 MiB. A pause takes effect at once, and a rate holds within a fraction of a second.
+/// Pages of one step: 1 MiB. A pause takes effect after one step.
 const STEP_PAGES: u32 = 256;
 /// Objects of one step.
 const STEP_OBJECTS: usize = 64;
 /// Least charge for reading an object: many small objects cost seeks, not bytes.
 const OBJECT_BYTES: u64 = 64 << 10;
-/// Steps per second at a low rate.
+/// Steps per second at a low rate, if they read pages. A step of many small objects is charged more, and its pause is longer.
 const STEPS_PER_SEC: u64 = 4;
 /// Seconds between two saves of the scrub's position.
 const SAVE_SEC: u64 = 30;
-/// Longest pause in seconds, for rates below one page per pause.
+/// Longest pause in seconds. It bounds the pause of very low rates, which are then exceeded.
 const PAUSE_SEC_MAX: f64 = 3600.0;
 /// Pause while there is no work.
 const REST: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ impl Scrubber {
 impl Core {
     /// Runs one step. Returns the pause before the next.
     pub fn scrub_round(&self) -> Result<Duration, Fault> {
-        // A failed store gives no promises any more, and keeps no damage records.
+        // A failed store cannot log damage records, so the scrub waits.
         if self.joined.read().is_none() || self.store.health().failure.is_some() {
             return Ok(REST);
         }
@@ -103,7 +103,8 @@ impl Core {
                 let damage = store::Damage { object: at.object, offset: *offset, kind: *kind, found_sec };
                 self.keep_damage(target, damage);
             }
-            at.pass.bytes += u64::from(found.pages) * PAGE_SIZE as u64;
+            let bytes = u64::from(found.pages) * PAGE_SIZE as u64;
+            at.pass.bytes = at.pass.bytes.saturating_add(bytes);
             at.pass.bad_pages += found.bad.len() as u64;
             left -= found.pages.min(left);
             if let Some(next) = found.next.filter(|next| *next < at.page_end) {
@@ -119,7 +120,7 @@ impl Core {
             // Each leaf of the index is checked when the pass reaches it, so that its damage is found before a request needs it.
             let until = next.map_or(at.last_object, |place| place.object);
             let leaves = self.scrub_leaves(at.object, until, found_sec)?;
-            at.pass.bytes += leaves.bytes;
+            at.pass.bytes = at.pass.bytes.saturating_add(leaves.bytes);
             at.pass.bad_pages += u64::from(leaves.bad.is_some());
             left -= u32::try_from(leaves.bytes / PAGE_SIZE as u64).map_or(left, |pages| pages.min(left));
             if let Some(end) = leaves.end {
@@ -292,7 +293,7 @@ struct Place {
 }
 
 impl Place {
-    /// An id up to which the index was checked. If an object exists there by then, or can be read by then, the pass reads all of it.
+    /// The id up to which the listing is complete. An object may appear there. Its length is unknown, so all of it is read.
     fn unknown(object: ObjectId) -> Place {
         Place { object, page_end: u32::MAX }
     }
@@ -308,7 +309,7 @@ fn places(list: Readable) -> VecDeque<Place> {
     places
 }
 
-/// Few enough pages that a low rate is kept too.
+/// At a low rate: the pages of a quarter of a second, at least one.
 fn pages_of_step(rate: u64) -> u32 {
     let pages = match rate {
         0 => STEP_PAGES,

@@ -1,4 +1,5 @@
-//! Variable-length numbers: LEB128, seven bits per byte, lowest first, the top bit for "more". Each number has one form, the shortest;
+//! Variable-length numbers: LEB128, seven bits per byte, the least significant group first; a set top bit means that another
+//! byte follows. Each number has one form, the shortest;
 //! other forms are refused. Signed numbers use zigzag, so that small ones of either sign are short.
 
 use crate::codec::{Malformed, Reader};

@@ -137,18 +137,18 @@ impl Fs {
 
     /// Runs rounds until no file needs an update, or until the deadline.
     pub(crate) fn settle_all(&self, deadline: Instant) -> Result<(), Fault> {
-        let mut last = Ok(());
-        while Instant::now() < deadline {
-            self.files.all().iter().for_each(|f| self.files.enqueue(f));
-            self.settle_round(Some(deadline));
+        loop {
+            let in_time = Instant::now() < deadline;
+            if in_time {
+                self.files.all().iter().for_each(|f| self.files.enqueue(f));
+                self.settle_round(Some(deadline));
+            }
             let left = self.files.all().into_iter().find(|f| f.meta.lock().needs_settling());
             let Some(file) = left else { return Ok(()) };
-            last = Err(Fault::new(Code::Timeout, format!("file {} could not be settled", file.fid)));
-            if !self.wait_a_little(deadline) {
-                break;
+            if !in_time || !self.wait_a_little(deadline) {
+                return Err(Fault::new(Code::Timeout, format!("file {} could not be settled", file.fid)));
             }
         }
-        last
     }
 
     fn wait_a_little(&self, deadline: Instant) -> bool {
@@ -303,7 +303,7 @@ impl Fs {
         round.down.extend(failing(links, &|link| link.keep_alive(soon)));
     }
 
-    /// Blocks that the objects use. `None`: a target does not answer soon.
+    /// Blocks that the objects use. `None`: they cannot be counted now.
     fn count_blocks(
         &self,
         cap: &Capability,
@@ -364,7 +364,7 @@ impl Fs {
         counted: Option<Counted>,
         round: &mut Round,
     ) -> Result<Option<Due>, Fault> {
-        // 1. Flush again: a restart may have lost a mark that the round's flush covered.
+        // 1. Check the marks again: a target that restarted since the round's flush has replayed entries that are unflushed.
         self.flush_marks(file, &snapshot.marks, round.within(round.busy_max.max(GLIMPSE_MAX)))?;
         let (is_valid, is_due, done) = {
             let mut meta = file.meta.lock();
@@ -433,7 +433,7 @@ impl Fs {
                     let why = format!("file {}: its objects are not the file's any more: {fault}", file.fid);
                     meta.poison.get_or_insert(Fault::new(Code::Io, why));
                 }
-                // The file was removed after its last close, so no update is due.
+                // The file or this generation of its layout is gone, so the MDT needs no update.
                 meta.progress.was_told(snapshot);
                 meta.is_marked = false;
                 Ok(())
@@ -445,7 +445,7 @@ impl Fs {
         }
     }
 
-    /// Reports what the objects of a file proved. Returns also whether that was its last update for now: it has no writer. The objects are
+    /// Reports size, blocks and written stripes that a glimpse found. Returns also whether that was its last update for now: it has no writer. The objects are
     /// flushed (plan-O3), and the caller holds `order` and `body`.
     pub(crate) fn report_proven(
         &self,
@@ -525,7 +525,7 @@ pub(crate) fn failing(
 ) -> Vec<TargetId> {
     let alone =
         |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.target).collect::<Vec<_>>();
-    // Targets in this process answer on this thread. Asked in order, they behave the same in each run.
+    // Targets in this process are asked in order on this thread, so that tests repeat.
     if links.len() <= 1 || links.iter().all(|l| !l.keeps()) {
         return alone(links);
     }

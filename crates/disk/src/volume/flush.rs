@@ -2,7 +2,7 @@
 //!
 //! Threads that flush after each write come back in step: a flush that serves them wakes them all. The first to return would flush
 //! for itself alone, and the others would wait for the flush after that one. The flush leader therefore waits first, until as many threads
-//! have arrived as at the last flush. It waits at most as long as one flush takes, which is what the others would wait otherwise.
+//! have arrived as at the last flush (at most `GATHER_MAX`). It waits at most as long as one flush takes, which is what the others would wait otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,7 +65,7 @@ impl Volume {
             let mut group = self.group.inner.lock();
             let flushed = self.check_alive().map(|()| self.flushed_seq());
             if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
-                // A waiter that was woken to lead, and is served already, wakes the next one to lead.
+                // A thread that needs no flush, or finds the volume failed, passes leadership to a waiter.
                 let next = if group.is_led { None } else { group.waiting.pop() };
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_called_to_lead_and_was_served_meanwhile_calls_the_next() {
+    fn a_waiter_that_is_flushed_already_wakes_the_next_leader() {
         let volume = started(formatted());
         volume.append(types::Epoch(1), b"x").unwrap();
         // As a checkpoint's flush does: it wakes no waiter.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_calls_those_it_served_and_one_more() {
+    fn a_flush_wakes_the_waiters_it_served_and_one_new_leader() {
         let volume = started(formatted());
         let wait = |want| {
             let is_called = Arc::new(AtomicBool::new(false));

@@ -60,6 +60,12 @@ impl Volume {
         check_label(&format.label)?;
         // Unreadable or foreign superblocks do not matter here: they will be overwritten.
         let old = superblock::read(disk).ok().and_then(|f| f.best);
+        if old.as_ref().is_some_and(|o| o.incarnation.0 >= u32::MAX - 1 && o.label.uuid == format.label.uuid)
+        {
+            return Err(VolumeError::BadFormat(
+                "the volume's starts are used up; format it under a new uuid".into(),
+            ));
+        }
         if !force && !is_blank(disk)? {
             let what = if old.is_some() { "it holds a Stria volume" } else { "its first MiB has other data" };
             return Err(VolumeError::NotBlank(what));
@@ -90,7 +96,9 @@ impl Volume {
             medium.flush().map_err(failed)?;
         }
         // 5. Write the new superblocks. Under the same uuid, incarnation and the log's uuid tell old log entries apart.
-        let incarnation = Incarnation(old.map_or(1, |o| o.incarnation.0.saturating_add(1)));
+        let of_old = old.map_or(0, |o| o.incarnation.0);
+        // Under another uuid any number will do.
+        let incarnation = Incarnation(if of_old >= u32::MAX - 1 { 1 } else { of_old + 1 });
         let mut sb = Superblock {
             compat: 0,
             ro_compat: 0,

@@ -132,15 +132,17 @@ impl Volume {
                 summary.kept += 1;
                 seq_of_payload = header.last_seq();
             }
-            behind_cut -= 1;
             summary.end = scan.point();
+            if behind_cut == 0 || summary.end.pos > end.pos {
+                return Err(VolumeError::Malformed("two reads of the log differ; check its medium"));
+            }
+            behind_cut -= 1;
         }
         summary.flushed_seq = Seq(flushed.min(summary.end.seq.0));
         // Entries behind the owner's cut are valid too.
         summary.cut_off.entries += behind_cut;
         summary.cut_off.bytes += end.pos - summary.end.pos;
         *self.cut_off.lock() = summary.cut_off;
-        assert!(summary.end.pos <= end.pos, "entries that are shown were found before");
         // 3. Set the log's end.
         let mut tail = self.tail.lock();
         assert!(summary.end.pos >= tail.start, "the log ends behind its start");

@@ -296,6 +296,9 @@ fn decode_fields(b: &[u8]) -> Result<Superblock, VolumeError> {
     if !sb.log_start.pos.is_multiple_of(8) {
         return Err(VolumeError::Malformed("log start"));
     }
+    if sb.checkpoint.is_some_and(|c| c.seq > sb.flushed_seq) {
+        return Err(VolumeError::Malformed("a checkpoint of entries that were never flushed"));
+    }
     if sb.checkpoint.is_some_and(|c| c.stream_bytes > sb.regions.slots[c.slot as usize].bytes) {
         return Err(VolumeError::Malformed("checkpoint length"));
     }

@@ -11,7 +11,7 @@
 //! mds-E2: the log has all of a batch or none of it.
 //! mds-E3: the order in which rules run is the order of the seqs.
 //! mds-E4: a request that is refused or must wait leaves nothing in the batch.
-//! mds-E5: the leader waits for no medium and no other server. A checkpoint of a full log, a reservation of ids and records that are not in
+//! mds-E5: the leader does no read, no flush and no request to another server; it only appends to the log. A checkpoint of a full log, a reservation of ids and records that are not in
 //!     memory are waited for by the request's own thread, which then starts over.
 
 use std::cell::Cell;
@@ -83,8 +83,8 @@ pub struct Carried {
     pub must_flush: bool,
 }
 
-/// Attempts of a request that finds the log full or ids short, before its client is asked to try again. Each attempt follows a
-/// checkpoint or a reservation, so a third one means that other requests took the space at once.
+/// Attempts of a request that finds the log full or ids short, before its client is asked to try again. Each retry follows a
+/// checkpoint or a reservation, so a third attempt means that other requests took the space at once.
 const ATTEMPTS_MAX: u32 = 8;
 /// Most operations of an entry.
 const OPS_MAX: usize = 64;
@@ -162,7 +162,7 @@ impl Core {
         })
     }
 
-    /// As `carry_out`, for several requests of one frame. They are queued together, so that they share an entry.
+    /// As `carry_out`, for several requests of one frame. They are queued together, so that they can share an entry.
     pub fn carry_out_all(
         &self,
         session: SessionId,
@@ -230,7 +230,10 @@ impl Core {
                 Err(stop) => return Err(stop.fault()),
             }
         }
-        Err(Fault::new(Code::NotReady, "the MDT's log fills faster than it can be checkpointed; try again"))
+        Err(Fault::new(
+            Code::NotReady,
+            "the MDT's log or ids are used up faster than they are renewed; try again",
+        ))
     }
 
     /// Repeats `attempt` until all records that it needs are in memory. These repeats do not count as attempts; they have their own bound.
@@ -281,7 +284,7 @@ impl Core {
         let own = own.map(|ask| self.step(held, &mut draft, ask, around));
         let mut reached = Vec::with_capacity(jobs.len());
         let (mut back, mut is_full): (Vec<Arc<Job>>, _) = (Vec::new(), false);
-        // A job that is put back keeps later jobs of its session behind it, but no job of another session.
+        // After `SlotTaken` only later jobs of that session are put back; after `Full`, all later jobs.
         jobs.retain(|job| {
             if !is_full && !back.iter().any(|b| b.session() == job.session()) {
                 match self.step(held, &mut draft, job.ask.as_ask(), around) {
@@ -320,7 +323,8 @@ impl Core {
         own
     }
 
-    /// Steps 1 to 4 for one request. `seat` and `draft` change only if it becomes a member.
+    /// Steps 1 to 4 for one request. A request that does not become a member leaves no change in the batch; it may use up
+    /// ids and count reads.
     fn step(
         &self,
         seat: &mut ExecutorState,
@@ -405,7 +409,7 @@ impl Core {
         Reached::Member { place, reply, must_flush }
     }
 
-    /// mds-M7: is an entry that let a client change objects possibly not flushed?
+    /// mds-M7: true if an entry that let a client change objects may be unflushed.
     fn is_change_unflushed(&self) -> bool {
         self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
@@ -429,7 +433,7 @@ impl Core {
                 Verdict::Repeat(Last { reply, seq, .. }) => (reply, seq),
                 Verdict::Old(seq) => (Arc::from([]), seq),
             };
-            // The first copy may not have reached its flush.
+            // The first copy's entry may not be flushed yet, so the repeat flushes too.
             let must_flush = lets_objects_change(head.call, &reply);
             let carried = Carried { done: Done { reply, seq }, must_flush };
             return Ok(Some(Reached::Known(Ok(carried))));
@@ -564,7 +568,7 @@ impl Core {
     pub fn volume_fault(&self, e: VolumeError) -> Fault {
         let label = self.volume.label();
         let fault = Fault::from(e);
-        tracing::error!(fs = label.fs_name, index = label.index, %fault, "the MDT's volume refused; look at its medium and `stria status`");
+        tracing::error!(fs = label.fs_name, index = label.index, %fault, "the MDT's volume failed; look at its medium and `stria status`");
         Fault::new(fault.code, format!("MDT {} of {}: {}", label.index, label.fs_name, fault.detail))
     }
 
@@ -599,7 +603,7 @@ fn run(
     let reply = rule(&mut txn);
     let notes = txn.take_notes();
     draft.looks.set(draft.looks.get() + txn.looks());
-    // mds-V1: trouble first. A refusal that rests on an absent record is not a refusal.
+    // mds-V1: absent records are reported before the rule's refusal, which may rest on them.
     let changes = txn.finish()?;
     Ok(Ran { reply: reply?, changes, notes })
 }

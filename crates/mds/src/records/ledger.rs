@@ -13,7 +13,7 @@ pub mod load;
 use std::collections::{BTreeMap, VecDeque};
 
 use kv::{Engine, Value, record_bytes};
-use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, consumer_of, number_of};
+use meta::note::{ChangeRecord, ChangelogRecord, ConsumerRecord, NUMBER_MAX, consumer_of, number_of};
 use meta::{Note, keys};
 use types::{Code, Fault, Key, Seq, SessionId, Time};
 
@@ -70,7 +70,7 @@ impl Left {
     }
 
     pub fn record(&self) -> Option<(Key, Value)> {
-        let number = self.last.saturating_add(NUMBERS_AFTER_BACKUP);
+        let number = self.last.saturating_add(NUMBERS_AFTER_BACKUP).min(NUMBER_MAX);
         let consumer = self.newest_consumer.saturating_add(CONSUMERS_AFTER_BACKUP);
         let record = ChangelogRecord { number, consumer };
         self.is_any.then(|| (keys::consumer(0), Value::new(&record.encode())))

@@ -34,7 +34,7 @@ impl Core {
             sessions: self.sessions.count() as u32,
             // Damage of records is reported to the request that meets it. There is no list of it yet.
             damage_count: 0,
-            log_bytes_used: self.volume.log_used(),
+            log_bytes_used: self.volume.log_used().min(self.volume.log_capacity()),
             log_bytes_total: self.volume.log_capacity(),
             last_seq: self.volume.last_seq(),
             failure: self.volume.failure().unwrap_or_default().into(),
@@ -63,7 +63,7 @@ impl Core {
             stretches_lost: self.kv.lost(),
             moves: figures.moves,
             states_kept: figures.states_kept as u64,
-            log_bytes_used: self.volume.log_used(),
+            log_bytes_used: self.volume.log_used().min(self.volume.log_capacity()),
             log_bytes_total: self.volume.log_capacity(),
             failure: self.volume.failure().unwrap_or_default().into(),
         })

@@ -74,6 +74,12 @@ impl Queue {
         self.held.iter().any(|h| h.owner == ask.owner && h.kind != ask.kind)
     }
 
+    /// True if an unlock leaves both ends of a lock, which makes one lock more.
+    pub fn splits(&self, ask: &Ask) -> bool {
+        let within = |h: &&Held| h.range.start < ask.range.start && ask.range.end < h.range.end;
+        self.held.iter().filter(|h| h.owner == ask.owner).any(|h| within(&h))
+    }
+
     /// The first lock of another owner that excludes `ask`.
     pub fn conflict(&self, ask: &Ask) -> Option<&Held> {
         self.conflicts(ask).next()

@@ -185,6 +185,10 @@ fn a_session_has_bounds() {
     }
     assert_eq!(locks.ask(&ask(Posix, 1, Write, 0, 9), 0), Full);
     assert_eq!(locks.ask(&ask(Posix, 11, Write, 0, 9), 0), Granted, "it is another's bound");
+    locks.put(&ask(Posix, 1, Write, 0, 9));
+    assert_eq!(locks.ask(&ask(Posix, 1, Unlock, 4, 5), 0), Full, "both ends of the lock would stay");
+    assert_eq!(locks.ask(&ask(Posix, 1, Unlock, 0, 5), 0), Granted);
+    assert_eq!(locks.ask(&ask(Posix, 1, Unlock, 6, 9), 0), Granted);
     for n in 0..WAITING_MAX as u64 {
         assert_eq!(locks.ask(&waiting(ask(Posix, 100 + n % 10, Write, 0, 9), n), 0), Wait);
     }

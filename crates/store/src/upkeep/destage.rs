@@ -1,13 +1,13 @@
 //! Destaging: folds the oldest patches (small writes that live in the log and in memory) into extents on the medium, many at once.
 //!
-//! Destaging writes no log entry. The log tells the bytes of a patch, not their place. Recovery rebuilds the patches from the log until
+//! Moving a patch to an extent writes no log entry: only stuck patches are logged again. The log tells the bytes of a patch, not their place. Recovery rebuilds the patches from the log until
 //! a checkpoint names the new places.
 //!
 //! store-G1: the space of a page below a patch is reused only after a durable checkpoint no longer names it.
 //! store-G2: a patch that changed while its page was being written stays. The page that was written is freed.
 //! store-G3: the log is trimmed up to the oldest live patch, and no further.
-//! store-G4: one destager runs at a time, and it holds no lock of a request while it reads and writes. A cached read can block the destager
-//!     for ever, so waits for its lock are bounded (`destager`).
+//! store-G4: one destager runs at a time, and it holds no lock of a request while it reads and writes. A read of a hung device cannot be
+//!     cancelled, so threads that wait for the destager's lock also check the device (`destager`).
 
 use disk::LogPoint;
 use parking_lot::MutexGuard;
@@ -46,7 +46,7 @@ struct Job {
 }
 
 impl Engine {
-    /// Locks the destager. Fails if the medium is lost meanwhile, since its holder may never return then (store-G4).
+    /// Locks the destager. Fails if the medium is lost meanwhile, since the lock's holder may hang in a read (store-G4).
     fn destager(&self) -> Result<MutexGuard<'_, Work>, StoreError> {
         loop {
             if let Some(work) = self.overlay.destager.try_lock_for(LOCK_CHECK) {
@@ -87,7 +87,7 @@ impl Engine {
         Ok(())
     }
 
-    /// One step of `relieve`. False: nothing is left to do.
+    /// One step of `relieve`. False: this step made no progress.
     pub(crate) fn help(&self) -> Result<bool, StoreError> {
         let mut work = self.destager()?;
         // The destager that held the lock may have done enough.
@@ -111,7 +111,7 @@ impl Engine {
         self.overlay.folded.load(Ordering::Relaxed) * PAGE_SIZE as u64 > self.overlay_bytes_max()
     }
 
-    /// Folds all patches that can be folded.
+    /// Folds patches until a batch folds none.
     pub(crate) fn destage_all(&self) -> Result<(), StoreError> {
         self.overlay.queue.lock().stuck.clear();
         loop {
@@ -215,7 +215,7 @@ impl Engine {
         Ok(dropped + gone.len())
     }
 
-    /// Folds the patches of `names`. Returns the names that cannot be folded because the page below cannot be read.
+    /// Folds the patches of `names`. Returns the names that cannot be folded: the page below or the patch's bytes are damaged.
     fn destage_names(&self, work: &mut Work, names: &[Name]) -> Result<Vec<Name>, StoreError> {
         // 1. Sort, so that neighbouring pages of an object lie side by side.
         let mut found: Vec<(Name, Arc<Patch>)> =
@@ -276,7 +276,7 @@ impl Engine {
             .collect();
         if let Err(e) = self.write_parts(jobs[0].name.object, &parts) {
             if matches!(&e, StoreError::Medium { source, .. } if !disk::is_passing(source)) {
-                // Pinned, so that the next batch does not get the same bad place.
+                // Withheld from allocation until the next checkpoint, so that the next batch gets other pages.
                 let mut runs = std::mem::take(&mut taken.runs);
                 self.space.lock().pin(&mut runs);
             }
@@ -300,7 +300,8 @@ impl Engine {
         parts.is_empty() || self.vol.disk().read_many(&mut parts).is_ok()
     }
 
-    /// Merges a patch into the page below, and returns the CRC of the whole page. `None`: the page below is damaged. `is_read`: `bytes` has
+    /// Merges a patch into the page below, and returns the CRC of the whole page. `None`: the page below is damaged or gone, or the
+    /// patch's bytes in memory are damaged. `is_read`: `bytes` has
     /// the page below already.
     fn fold(
         &self,
@@ -385,7 +386,7 @@ impl Engine {
                 taken.runs.iter().for_each(|run| named.add(*run));
                 unused.iter().for_each(|start| named.remove(Run { start: *start, pages: 1 }));
             }
-            // The pages are used now, so the promise for them ends.
+            // The pages are in use now, so their reservation ends.
             taken.give_up_claim();
             let mut space = self.space.lock();
             space.patched -= folded as u64;
@@ -414,7 +415,8 @@ impl Engine {
             return Ok(());
         };
         if !patch.is_sound() {
-            // The bytes in memory are damaged. The log still has good ones, so the old entry stays.
+            // The bytes in memory are damaged. The log still has good ones, so the old entry stays: the log is not trimmed past it until
+            // a restart or an overwrite.
             return Ok(());
         }
         let len = self.index.attrs(&name.object).len;

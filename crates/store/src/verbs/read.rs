@@ -86,11 +86,13 @@ impl Engine {
             let Some(object) = self.index.find(&r.object)? else {
                 (r.gate)(&Default::default()).map_err(StoreError::Refused)?;
                 into.clear();
+                crcs.clear();
                 return Ok(false);
             };
             let view = view_of(&object.read(), r)?;
             let Some(view) = view else {
                 into.clear();
+                crcs.clear();
                 return Ok(false);
             };
             match self.fill(&view, into, crcs) {

@@ -24,7 +24,7 @@ use crate::serve::register::new_uuid;
 pub const MDT: TargetId = TargetId(1);
 /// As the MGS sets it.
 const COMMIT_INTERVAL_MS: u32 = 1000;
-/// Up to here the log counts as empty; a row then fills half of it only if it is long.
+/// A log that is less than a quarter full needs no checkpoint before a measurement.
 const LOG_SHARE_MAX: u64 = 4;
 
 pub struct Rig {
