@@ -266,7 +266,8 @@ impl Service for Meddling {
             let (fid, place, crcs) = (self.fid, Place::At(100), vec![crc32c(b"small")]);
             let write = WriteInline { fid, place, in_section: true, crcs, now: Time::new(9, 0), held: None };
             let head = Header { call: WriteInline::CALL, session: self.other, slot: 0, sequence: 0, ..*head };
-            let mut said = Answer { head, body: vec![], bulk: &mut Buf::new() };
+            let mut bulk = Buf::new();
+            let mut said = Answer::new(head, &mut bulk);
             self.mdt.serve(&head, &write.to_bytes(), b"small", &mut said);
             assert_eq!(ReplyHead::get(&mut Reader::new(&said.body)).unwrap().code, Code::Ok as u16);
         }

@@ -86,7 +86,7 @@ fn wait_until_gone(cluster: &Cluster, fid: Fid, what: &str) {
 /// The MDT has given this client up.
 fn end_session(cluster: &Cluster, fs: &Fs) {
     let mut bulk = Buf::new();
-    let mut answer = Answer { head: Header::default(), body: vec![], bulk: &mut bulk };
+    let mut answer = Answer::new(Header::default(), &mut bulk);
     let head = Header { call: Detach::CALL, target: MDT, fs: FsId(1), ..Header::default() };
     let body = Detach { session: fs.session() }.to_bytes();
     cluster.mdt.as_ref().unwrap().0.serve(&head, &body, &[], &mut answer);

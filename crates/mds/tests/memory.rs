@@ -98,7 +98,7 @@ impl Client {
             head.sequence = self.sequence;
         }
         let mut bulk = Buf::new();
-        let mut answer = Answer { head, body: Vec::new(), bulk: &mut bulk };
+        let mut answer = Answer::new(head, &mut bulk);
         self.mdt.serve(&head, &request.to_bytes(), &[], &mut answer);
         decode_reply::<R::Reply>(&answer.body).unwrap().1
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use types::{BULK_MAX, Buf, Epoch, FsId, SessionId, TargetId};
 use wire::{Flags, Header};
 
-use crate::{Answer, Call, Fabric, Hub, NetError, Peer, Service};
+use crate::{Answer, Call, Fabric, Hub, Later, NetError, Peer, Service};
 
 /// A server and a client that reaches it, freshly made.
 pub struct Rig {
@@ -24,8 +25,12 @@ pub struct Rig {
 #[derive(Default)]
 pub struct Echo {
     pub served: AtomicU64,
+    /// Requests of call `PARKED`, whose answers are the test's to give.
+    pub parked: Mutex<Vec<Later>>,
 }
 
+/// Call number of a request that is parked.
+pub const PARKED: u16 = 0x7002;
 /// Call number of a request that is answered at once.
 pub const QUICK: u16 = 0x7001;
 /// Call number of a request that is answered after 0 ms; add the milliseconds.
@@ -34,6 +39,10 @@ pub const SLOW: u16 = 0x8000;
 impl Service for Echo {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         self.served.fetch_add(1, Ordering::SeqCst);
+        if head.call == PARKED {
+            self.parked.lock().extend(answer.later());
+            return;
+        }
         if let Some(ms) = head.call.checked_sub(SLOW) {
             std::thread::sleep(Duration::from_millis(ms as u64));
         }
@@ -55,6 +64,9 @@ pub fn check(make: &dyn Fn() -> Rig) {
     headers_are_filled(&served(make));
     many_threads_do_not_mix_answers(&served(make));
     two_targets_answer_in_either_order(&served(make));
+    answers_overtake_each_other(&served(make));
+    parked_requests_are_answered_in_any_order(make());
+    a_parked_request_that_is_dropped_ends(make());
     one_thread_may_hold_many_requests(&served(make));
     deadlines_are_kept(&served(make));
     unknown_targets_are_definite(&served(make));
@@ -80,7 +92,7 @@ fn soon() -> Instant {
 
 fn request<'a>(call: u16, body: &[u8], bulk: &'a [u8], into: &'a mut Buf) -> Call<'a> {
     let head = Header { call, fs: FsId(3), session: SessionId(9), epoch: Epoch(4), ..Header::default() };
-    Call { head, body: body.to_vec(), bulk, into, deadline: soon() }
+    Call { head, body: body.to_vec(), bulk, into, back: bulk.len(), deadline: soon() }
 }
 
 /// One echo, checked.
@@ -154,6 +166,88 @@ fn two_targets_answer_in_either_order(rig: &Rig) {
         assert!(into_a.iter().eq(bulk_a.iter().rev()));
         assert!(into_b.iter().eq(bulk_b.iter().rev()));
     }
+}
+
+/// A thread's later request may be answered first.
+fn answers_overtake_each_other(rig: &Rig) {
+    let peer = (rig.peer)(A);
+    if peer.is_fate_shared() {
+        return; // A call in this process ends before the next one begins.
+    }
+    let (mut slow_into, mut into) = (Buf::new(), Buf::new());
+    let mut slow = request(SLOW + 400, b"slow", &[], &mut slow_into);
+    let begin = Instant::now();
+    let ticket = peer.send(&mut slow).expect("sent");
+    for _ in 0..20 {
+        let mut quick = request(QUICK, b"quick", &[], &mut into);
+        let sent = peer.send_more(&mut quick).expect("sent");
+        assert_eq!(peer.receive(sent, &mut quick).expect("an answer").1, b"kciuq");
+    }
+    assert!(begin.elapsed() < Duration::from_millis(350), "{:?}", begin.elapsed());
+    assert_eq!(peer.receive(ticket, &mut slow).expect("an answer").1, b"wols");
+}
+
+fn parking_rig(rig: Rig) -> (Rig, Arc<Echo>) {
+    let echo = Arc::new(Echo::default());
+    rig.hub.add(A, echo.clone());
+    (rig, echo)
+}
+
+fn wait_for_parked(echo: &Echo, n: usize) {
+    let until = soon();
+    while echo.parked.lock().len() < n {
+        assert!(Instant::now() < until, "{} of {n} are parked", echo.parked.lock().len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn parked_requests_are_answered_in_any_order(rig: Rig) {
+    let (rig, echo) = parking_rig(rig);
+    let peer = (rig.peer)(A);
+    std::thread::scope(|scope| {
+        let waiting: Vec<_> = (1..9usize)
+            .map(|n| {
+                let peer = &peer;
+                scope.spawn(move || {
+                    let mut into = Buf::new();
+                    let mut call = request(PARKED, &vec![n as u8; n], &[], &mut into);
+                    let got = peer.call(&mut call).expect("an answer");
+                    (got.1, into.to_vec())
+                })
+            })
+            .collect();
+        wait_for_parked(&echo, 8);
+        let mut parked = std::mem::take(&mut *echo.parked.lock());
+        parked.rotate_left(3);
+        for later in parked {
+            later.answer(|answer| {
+                answer.body = b"answered".to_vec();
+                answer.bulk.set(b"late bulk");
+            });
+        }
+        for waiting in waiting {
+            let (body, bulk) = waiting.join().expect("no panic");
+            assert_eq!((body.len(), &bulk[..]), (8, &b"late bulk"[..]));
+        }
+    });
+}
+
+fn a_parked_request_that_is_dropped_ends(rig: Rig) {
+    let (rig, echo) = parking_rig(rig);
+    let peer = (rig.peer)(A);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut into = Buf::new();
+            peer.call(&mut request(PARKED, b"", &[], &mut into)).map(|_| ())
+        });
+        wait_for_parked(&echo, 1);
+        let begin = Instant::now();
+        echo.parked.lock().clear();
+        let got = waiting.join().expect("no panic");
+        assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    });
+    self::echo(&*peer, b"afterwards", b"");
 }
 
 /// More requests than connections that are kept: a thread must not wait for itself.

@@ -5,21 +5,21 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use types::{NodeId, TargetId};
 use wire::map::ClusterMap;
 
 use crate::local::LocalPeer;
-use crate::pool::{Live, Pool};
+use crate::node::{Common, Node};
 use crate::remote::RemotePeer;
 use crate::{Hub, NetError, Peer};
 
 pub struct Fabric {
     local: Option<Arc<Hub>>,
-    node: Arc<AtomicU64>,
-    live: Arc<Live>,
+    common: Arc<Common>,
     routes: RwLock<Routes>,
 }
 
@@ -29,31 +29,33 @@ struct Routes {
     version: u64,
     /// The node of each target, and its peer once asked for.
     targets: HashMap<TargetId, (NodeId, Option<Arc<dyn Peer>>)>,
-    nodes: HashMap<NodeId, Arc<Pool>>,
-    /// Pools of peers that were requested by address, before there was a map.
-    addresses: HashMap<String, Arc<Pool>>,
+    nodes: HashMap<NodeId, Arc<Node>>,
+    /// Nodes of peers that were requested by address, before there was a map.
+    addresses: HashMap<String, Arc<Node>>,
     locals: HashMap<TargetId, Arc<dyn Peer>>,
 }
 
 impl Fabric {
     /// Targets that `local` serves are called in this process.
     pub fn new(local: Option<Arc<Hub>>) -> Arc<Fabric> {
-        let node = local.as_ref().map_or(0, |h| h.node().0);
-        Arc::new(Fabric {
-            local,
-            node: Arc::new(AtomicU64::new(node)),
-            live: Arc::new(Live::default()),
-            routes: RwLock::default(),
-        })
+        let common = Common::default();
+        common.own.store(local.as_ref().map_or(0, |h| h.node().0), Ordering::Relaxed);
+        Arc::new(Fabric { local, common: Arc::new(common), routes: RwLock::default() })
     }
 
-    /// This node's id, sent in handshakes and requests. 0 (a client that is in no map) until set.
+    /// This node's id, sent in greetings and requests. Until it is set it is the id of the hub of this process, or 0 (in no map).
     pub fn set_node(&self, node: NodeId) {
-        self.node.store(node.0, Ordering::Relaxed);
+        self.common.own.store(node.0, Ordering::Relaxed);
     }
 
-    /// Takes the routes of a map. Connections to nodes that stay are kept. A map older than the one before is ignored: its
-    /// addresses may be those of servers that have restarted elsewhere.
+    /// Sets the silence after which a host with requests under way counts as dead, unless it accepts a new connection: 2 s unless set.
+    pub fn set_dead_after(&self, after: Duration) {
+        self.common.timing.set_dead_after(after);
+    }
+
+    /// Takes the routes of a map. Connections to nodes that stay are kept; what is under way to a node that left, has other addresses or does
+    /// not serve the target any more ends as unknown. A map older than the one before is ignored: its addresses may be those of servers that
+    /// have restarted elsewhere.
     pub fn set_map(&self, map: &ClusterMap) {
         let mut routes = self.routes.write();
         if map.version < routes.version {
@@ -61,22 +63,35 @@ impl Fabric {
         }
         routes.version = map.version;
         let mut targets = HashMap::with_capacity(map.targets.len());
+        let mut moved = Vec::new();
         for t in &map.targets {
-            let known = routes.targets.remove(&t.id).filter(|(node, _)| *node == t.node);
-            targets.insert(t.id, (t.node, known.and_then(|(_, peer)| peer)));
+            let known = match routes.targets.remove(&t.id) {
+                Some((node, peer)) if node == t.node => peer,
+                Some((node, _)) => {
+                    moved.extend(routes.nodes.get(&node).map(|node| (node.clone(), t.id)));
+                    None
+                }
+                None => None,
+            };
+            targets.insert(t.id, (t.node, known));
         }
-        routes.targets = targets;
-        routes.nodes.retain(|id, _| map.node(*id).is_some());
+        let left = std::mem::replace(&mut routes.targets, targets);
+        moved.extend(
+            left.into_iter().filter_map(|(t, (node, _))| Some((routes.nodes.get(&node)?.clone(), t))),
+        );
+        let gone: Vec<_> = routes.nodes.extract_if(|id, _| map.node(*id).is_none()).collect();
         for n in &map.nodes {
             match routes.nodes.get(&n.id) {
-                Some(pool) => pool.set_nids(&n.nids),
+                Some(node) => node.set_nids(&n.nids),
                 None => {
-                    let pool =
-                        Pool::new(n.name.clone(), n.id, n.nids.clone(), self.node.clone(), self.live.clone());
-                    routes.nodes.insert(n.id, pool);
+                    let node = Node::new(n.name.clone(), n.id, n.nids.clone(), self.common.clone());
+                    routes.nodes.insert(n.id, node);
                 }
             }
         }
+        drop(routes);
+        moved.into_iter().for_each(|(node, target)| node.end_target(target));
+        gone.into_iter().for_each(|(_, node)| node.close("the node has left the cluster", false));
     }
 
     /// The peer for `target`: in this process, or at the NIDs of its node in the map.
@@ -90,35 +105,39 @@ impl Fabric {
         if let Some(peer) = peer {
             return Ok(peer.clone());
         }
-        let pool =
-            routes.nodes.get(node).ok_or_else(|| unknown(target, "its node is not in the cluster map"))?;
-        if !pool.has_nids() {
+        let id = *node;
+        let node =
+            routes.nodes.get(&id).ok_or_else(|| unknown(target, "its node is not in the cluster map"))?;
+        if !node.has_nids() {
             return Err(unknown(target, "its node has no address and it is not served in this process"));
         }
-        let peer: Arc<dyn Peer> = Arc::new(RemotePeer { pool: pool.clone(), target });
+        let peer: Arc<dyn Peer> = Arc::new(RemotePeer { node: node.clone(), target });
         drop(routes);
-        if let Some((_, slot)) = self.routes.write().targets.get_mut(&target) {
+        // A newer map may have moved the target meanwhile: then this peer is not kept for it.
+        if let Some((now, slot)) = self.routes.write().targets.get_mut(&target)
+            && *now == id
+        {
             *slot = Some(peer.clone());
         }
         Ok(peer)
     }
 
-    /// The peer for `target` at an address, to find the MGS. An invalid address shows at the first call.
+    /// The peer for `target` at an address, to find the MGS. A call to an invalid address fails.
     pub fn peer_at(&self, nid: &str, target: TargetId) -> Arc<dyn Peer> {
         let mut routes = self.routes.write();
-        let pool = routes.addresses.entry(nid.to_string()).or_insert_with(|| {
-            Pool::new(nid.to_string(), NodeId(0), vec![nid.to_string()], self.node.clone(), self.live.clone())
+        let node = routes.addresses.entry(nid.to_string()).or_insert_with(|| {
+            Node::new(nid.to_string(), NodeId(0), vec![nid.to_string()], self.common.clone())
         });
-        Arc::new(RemotePeer { pool: pool.clone(), target })
+        Arc::new(RemotePeer { node: node.clone(), target })
     }
 
-    /// Ends the fabric for good: every waiting call returns within about a second, and later ones fail at once. For unmounting with dead
-    /// servers. To go on, make a new fabric.
+    /// Ends the fabric for good: every waiting call to another process returns within about a second, and later ones fail at once. For
+    /// unmounting with dead servers. To go on, make a new fabric.
     pub fn abort(&self) {
-        self.live.abort();
+        self.common.live.abort();
         let routes = self.routes.read();
-        for pool in routes.nodes.values().chain(routes.addresses.values()) {
-            pool.wake_all();
+        for node in routes.nodes.values().chain(routes.addresses.values()) {
+            node.wake_all();
         }
     }
 
@@ -128,7 +147,7 @@ impl Fabric {
         }
         let make = || -> Arc<dyn Peer> {
             let seat = hub.seat(target);
-            Arc::new(LocalPeer { hub: hub.clone(), seat, target, live: self.live.clone() })
+            Arc::new(LocalPeer { hub: hub.clone(), seat, target, live: self.common.live.clone() })
         };
         self.routes.write().locals.entry(target).or_insert_with(make).clone()
     }

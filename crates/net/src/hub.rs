@@ -12,10 +12,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use types::{Buf, NodeId, TargetId, Word};
 use wire::{Flags, Header};
 
-use crate::{Answer, Service, local};
-
-/// Nearly every reply fits, so that its buffer does not grow (decision 0037).
-const REPLY_BYTES: usize = 512;
+use crate::later::{Answer, Parking};
+use crate::{Service, local};
 
 /// The services of this process. A process has a handful of targets, so the list is searched in order.
 #[derive(Default)]
@@ -93,16 +91,19 @@ impl Hub {
         NodeId(self.node.load(Ordering::Relaxed))
     }
 
-    /// Carries out one request on this thread. The reply's bulk bytes go to `into`; the reply's header has the lengths.
+    /// Carries out one request on this thread. The reply's bulk bytes go to `into`; the reply's header has the lengths. `None`: the answer
+    /// comes later, through `parking`.
     pub(crate) fn serve(
         &self,
         head: &Header,
         body: &[u8],
         bulk: &[u8],
         into: &mut Buf,
-    ) -> Result<(Header, Vec<u8>), NotHere> {
+        parking: &dyn Parking,
+    ) -> Result<Option<(Header, Vec<u8>)>, NotHere> {
         let seats = self.seats.load();
-        seats.iter().find(|seat| seat.target == head.target).ok_or(NotHere)?.serve(head, body, bulk, into)
+        let seat = seats.iter().find(|seat| seat.target == head.target).ok_or(NotHere)?;
+        seat.serve(head, body, bulk, into, parking)
     }
 }
 
@@ -114,20 +115,13 @@ impl Seat {
         body: &[u8],
         bulk: &[u8],
         into: &mut Buf,
-    ) -> Result<(Header, Vec<u8>), NotHere> {
+        parking: &dyn Parking,
+    ) -> Result<Option<(Header, Vec<u8>)>, NotHere> {
         let service = self.service.load();
         let service = service.as_ref().ok_or(NotHere)?;
-        into.clear();
-        let reply = Vec::with_capacity(REPLY_BYTES);
-        let mut answer = Answer { head: reply_to(head), body: reply, bulk: into };
+        let mut answer = Answer::parkable(reply_to(head), into, parking);
         service.serve(head, body, bulk, &mut answer);
-        let Answer { head: mut reply, body, bulk } = answer;
-        assert_eq!(reply.request, head.request, "a service answers the request that it was given");
-        assert_eq!(reply.target, head.target, "a service answers for the target that was asked");
-        reply.flags |= Flags::REPLY;
-        reply.body_len = body.len() as u32;
-        reply.bulk_len = bulk.len() as u32;
-        Ok((reply, body))
+        Ok(answer.end(head))
     }
 }
 

@@ -1,11 +1,12 @@
 //! The fabric: frames between nodes. Transports implement `Peer`; servers implement `Service`.
 //!
-//! `local` is a function call; TCP and unix sockets run to completion: the thread that reads a request serves it and
-//! writes the reply. This crate never retries a request that may have been carried out, and never waits past its deadline.
+//! `local` is a function call. Over TCP and unix sockets any number of requests are under way on one connection: threads that wait for
+//! answers read them (`lane.rs`), and a pool of workers serves (`engine.rs`). This crate never retries a request that may have been carried
+//! out, and never waits past its deadline.
 //!
 //! net-I1: `NotSent` is returned only if the last byte of the request was never handed to the transport, or if the peer says
 //! that it did not take it. A server acts on whole frames only, so a frame that was cut short was not carried out.
-//! net-I2: a connection carries one request at a time; after any error, or while a reply is outstanding, it is closed.
+//! net-I2: an answer is paired with its request by the request's id, which is new for each try; after any error a connection is closed.
 //! net-I3: no length above `BODY_MAX` or `BULK_MAX` leads to an allocation.
 
 use std::time::Instant;
@@ -13,40 +14,46 @@ use std::time::Instant;
 use types::Buf;
 use wire::Header;
 
+mod bufs;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
+mod connection;
+mod engine;
 mod fabric;
 #[cfg(any(test, feature = "testing"))]
 pub mod fault;
 mod hello;
 mod hub;
+mod incoming;
+mod lane;
+mod later;
 mod limits;
+mod live;
 mod local;
 pub mod nid;
-mod pool;
+mod node;
+mod outgoing;
 mod remote;
 pub mod rpc;
 mod server;
-mod stream;
+mod socket;
+mod timing;
 
 pub use fabric::Fabric;
-pub use hello::{Hello, Status as HelloStatus, VERSION as HELLO_VERSION};
+pub use hello::{HELLO_LEN, Hello, Kind, Status as HelloStatus, VERSION as HELLO_VERSION};
 pub use hub::Hub;
+pub use limits::Limits;
 pub use server::Server;
 
 /// A server end: a target (MDT, OST) or the MGS. Runs on the thread that received the request.
 pub trait Service: Send + Sync {
     /// Carries out one request. `answer.head` is prefilled as a reply to `head`; the service sets epoch, incarnation and flags. The body
-    /// is a whole reply body (`wire::encode_reply`); the bulk is the data of a read.
+    /// is a whole reply body (`wire::encode_reply`); the bulk is the data of a read. A request that must wait for long is parked
+    /// (`Answer::later`), since its thread may be one of few.
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>);
 }
 
-/// A service's answer.
-pub struct Answer<'a> {
-    pub head: Header,
-    pub body: Vec<u8>,
-    pub bulk: &'a mut Buf,
-}
+pub use later::{Answer, Later};
 
 /// One outgoing request. The transport sets `head.target`, `source`, `destination`, `request` (if 0), `ms_left`, `body_len` and
 /// `bulk_len`.
@@ -54,8 +61,10 @@ pub struct Call<'a> {
     pub head: Header,
     pub body: Vec<u8>,
     pub bulk: &'a [u8],
-    /// Receives the reply's bulk bytes.
+    /// Receives the reply's bulk bytes. It is empty between `send` and `receive`.
     pub into: &'a mut Buf,
+    /// Bulk bytes that the reply may have, so that it does not keep short ones waiting. More may come.
+    pub back: usize,
     pub deadline: Instant,
 }
 
@@ -73,11 +82,11 @@ pub enum NetError {
 /// A client end: one target on one node.
 ///
 /// Call `send`, then `receive` with the same call; between them other requests may be sent, so that one thread keeps many targets busy.
-/// A thread that holds tickets must use `send_more`, which does not wait for connections of other threads: those may in turn wait for the
+/// A thread that holds tickets must use `send_more`, which does not wait for places that other threads hold: those may in turn wait for the
 /// ones that this thread holds. It must receive all its answers before it uses `send` or `call` again.
 pub trait Peer: Send + Sync {
     fn send(&self, call: &mut Call<'_>) -> Result<Ticket, NetError>;
-    /// As `send`, but returns `NotSent` within milliseconds if all connections are lent.
+    /// As `send`, but returns `NotSent` within milliseconds if no more requests may be under way.
     fn send_more(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
         self.send(call)
     }

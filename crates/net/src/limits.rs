@@ -1,26 +1,51 @@
-//! Bounds of one peer's use of a server: places among its connections, and memory for long bodies.
+//! Bounds of one peer's use of a server: places among its connections, and memory for frames.
 //!
 //! net-L1: of the last quarter of the places a peer gets only its first few, so that others can connect however many one peer opens.
-//! net-L2: incoming bodies take `BODIES_MAX` bytes at most, all together, beside the first step of each. One peer has half of it at
-//!     most, so that a peer that sends half a frame delays only requests of its own origin.
+//! net-L2: frames that are received or wait to be sent take `Limits::memory` bytes at most, all together. One peer has half of it at most,
+//!     so that a peer that sends half a frame, or reads no answers, delays only requests of its own origin. Short frames have a quarter of
+//!     that beside it, so that long ones do not delay them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use socket2::Socket;
 
-use crate::stream::BODY_STEP;
-
-/// Each connection has a thread; a server can bear this many threads with their buffers (2 MiB of bulk each while busy).
-pub(crate) const CONNECTIONS_MAX: usize = 1024;
-/// From here on a peer with `FEW` connections gets no more.
-const CONNECTIONS_EASY: usize = CONNECTIONS_MAX - CONNECTIONS_MAX / 4;
-/// Twice what a mount opens without waiting (`pool.rs`): enough for a mount and a server on one host.
+/// Connections of a peer that always get a place: twice what a mount opens to a server, for several mounts on one host.
 const FEW: usize = 64;
-/// Nearly all bodies are shorter than a step; this is enough for 64 of the longest.
-const BODIES_MAX: usize = 256 << 20;
+/// The least that a frame takes: its parts and the work that it waits for.
+const FRAME_MIN: usize = 1024;
+/// Up to here a frame is short.
+const SHORT_MAX: usize = 64 * 1024;
+
+/// The bounds of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most connections. Each takes a file descriptor; an idle one takes less than 4 KiB beside the kernel's part.
+    pub connections: usize,
+    /// Most threads that serve requests.
+    pub workers: usize,
+    /// Most bytes of frames that are received, served or not sent yet.
+    pub memory: usize,
+    /// Most requests under way on one connection.
+    pub frames: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        // File descriptors of a server's media and logs have their places beside the connections.
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = files.map_or(usize::MAX, |n| n as usize);
+        Limits {
+            connections: files.saturating_sub(256).clamp(256, 65_536),
+            workers: 64,
+            memory: 256 << 20,
+            frames: 256,
+        }
+    }
+}
 
 /// The other end of a connection: all of a host count as one, and all of a local user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,79 +67,137 @@ impl Origin {
     }
 }
 
-/// net-L1: is there a place for another connection of this origin, beside the open ones?
-pub(crate) fn has_place(here: impl ExactSizeIterator<Item = Origin>, who: Origin) -> bool {
-    match here.len() {
-        n if n >= CONNECTIONS_MAX => false,
-        n if n >= CONNECTIONS_EASY => here.filter(|other| *other == who).count() < FEW,
-        _ => true,
-    }
+/// net-L1: is there a place for another connection of a peer that has `own` of all `open` ones?
+fn has_place(limits: &Limits, open: usize, own: usize) -> bool {
+    let easy = limits.connections - limits.connections / 4;
+    open < limits.connections && (open < easy || own < FEW)
 }
 
-/// Memory for the bodies of all connections.
+/// What all peers of a server use.
+pub(crate) struct Budget {
+    pub limits: Limits,
+    open: AtomicUsize,
+    /// Bytes of long frames and of short ones.
+    bytes: [AtomicUsize; 2],
+    peers: Mutex<HashMap<Origin, Arc<Use>>>,
+    frees: AtomicU64,
+    /// Connections wait for memory: `Share`'s drop tells.
+    is_short: AtomicBool,
+    freed: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What one peer uses.
 #[derive(Default)]
-pub(crate) struct Bodies {
-    taken: Mutex<Taken>,
-    freed: Condvar,
+struct Use {
+    connections: AtomicUsize,
+    bytes: [AtomicUsize; 2],
 }
 
-#[derive(Default)]
-struct Taken {
-    all: usize,
-    of: HashMap<Origin, usize>,
+/// A connection's place, until it is dropped.
+pub(crate) struct Seat {
+    budget: Arc<Budget>,
+    origin: Origin,
+    peer: Arc<Use>,
 }
 
-/// One body's share of the memory, until it is dropped.
-pub(crate) struct Share<'a> {
-    bodies: &'a Bodies,
-    of: Origin,
+/// Memory for a frame, until it is dropped.
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    peer: Arc<Use>,
     bytes: usize,
 }
 
-impl Bodies {
-    /// net-L2: reserves memory for a body of `len` bytes, waiting until `deadline`. A short body needs none.
-    pub fn take(&self, of: Origin, len: usize, deadline: Instant) -> Option<Share<'_>> {
-        let bytes = len.saturating_sub(BODY_STEP);
-        if bytes > 0 {
-            let mut taken = self.taken.lock();
-            while !taken.has_room(of, bytes) {
-                if self.freed.wait_until(&mut taken, deadline).timed_out() && !taken.has_room(of, bytes) {
-                    return None;
-                }
-            }
-            taken.all += bytes;
-            let own = taken.of.entry(of).or_default();
-            *own += bytes;
-            assert!(*own <= BODIES_MAX / 2, "net-L2: one peer has half of the memory at most");
-            assert!(taken.all <= BODIES_MAX, "net-L2: all bodies together have a bound");
+impl Budget {
+    /// `freed` is called when memory is given back while connections wait for some.
+    pub fn new(limits: Limits, freed: Box<dyn Fn() + Send + Sync>) -> Arc<Budget> {
+        Arc::new(Budget {
+            limits,
+            open: AtomicUsize::new(0),
+            bytes: Default::default(),
+            peers: Mutex::default(),
+            frees: AtomicU64::new(0),
+            is_short: AtomicBool::new(false),
+            freed,
+        })
+    }
+
+    /// A place for a connection, or `None` if there is none for it.
+    pub fn seat(self: &Arc<Budget>, origin: Origin) -> Option<Seat> {
+        let mut peers = self.peers.lock();
+        let peer = peers.get(&origin).cloned().unwrap_or_default();
+        // Counts of places change under the lock only.
+        let (open, own) = (self.open.load(Ordering::Relaxed), peer.connections.load(Ordering::Relaxed));
+        if !has_place(&self.limits, open, own) {
+            return None;
         }
-        Some(Share { bodies: self, of, bytes })
+        self.open.store(open + 1, Ordering::Relaxed);
+        peer.connections.store(own + 1, Ordering::Relaxed);
+        peers.insert(origin, peer.clone());
+        Some(Seat { budget: self.clone(), origin, peer })
+    }
+
+    /// Rises whenever memory is given back.
+    pub fn frees(&self) -> u64 {
+        self.frees.load(Ordering::SeqCst)
+    }
+
+    fn max(&self, pool: usize) -> usize {
+        if pool == 0 { self.limits.memory } else { self.limits.memory / 4 }
+    }
+
+    /// Announces that a connection waits for memory. Memory given back from now on is told.
+    pub fn wait_for_memory(&self) {
+        self.is_short.store(true, Ordering::SeqCst);
     }
 }
 
-impl Taken {
-    fn has_room(&self, of: Origin, bytes: usize) -> bool {
-        let own = self.of.get(&of).copied().unwrap_or_default();
-        self.all + bytes <= BODIES_MAX && own + bytes <= BODIES_MAX / 2
+impl Seat {
+    /// net-L2: memory for a frame of so many bytes, or `None` if there is none now.
+    pub fn take(&self, bytes: usize) -> Option<Share> {
+        let bytes = bytes.max(FRAME_MIN);
+        let pool = pool_of(bytes);
+        let max = self.budget.max(pool);
+        let own = self.peer.bytes[pool].fetch_add(bytes, Ordering::SeqCst) + bytes;
+        let all = self.budget.bytes[pool].fetch_add(bytes, Ordering::SeqCst) + bytes;
+        if own > max / 2 || all > max {
+            self.peer.bytes[pool].fetch_sub(bytes, Ordering::SeqCst);
+            self.budget.bytes[pool].fetch_sub(bytes, Ordering::SeqCst);
+            return None;
+        }
+        Some(Share { budget: self.budget.clone(), peer: self.peer.clone(), bytes })
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for Seat {
     fn drop(&mut self) {
-        if self.bytes == 0 {
-            return;
+        let mut peers = self.budget.peers.lock();
+        self.budget.open.fetch_sub(1, Ordering::Relaxed);
+        if self.peer.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            peers.remove(&self.origin);
         }
-        let mut taken = self.bodies.taken.lock();
-        assert!(taken.all >= self.bytes, "net-L2: memory that is given back was taken");
-        taken.all -= self.bytes;
-        if let Some(own) = taken.of.get_mut(&self.of) {
-            assert!(*own >= self.bytes, "net-L2: a peer gives back what it has");
-            *own -= self.bytes;
-            if *own == 0 {
-                taken.of.remove(&self.of);
-            }
+    }
+}
+
+fn pool_of(bytes: usize) -> usize {
+    usize::from(bytes <= SHORT_MAX)
+}
+
+impl Share {
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let pool = pool_of(self.bytes);
+        let own = self.peer.bytes[pool].fetch_sub(self.bytes, Ordering::SeqCst);
+        let all = self.budget.bytes[pool].fetch_sub(self.bytes, Ordering::SeqCst);
+        assert!(own >= self.bytes && all >= self.bytes, "net-L2: memory that is given back was taken");
+        self.budget.frees.fetch_add(1, Ordering::SeqCst);
+        if self.budget.is_short.load(Ordering::SeqCst) && self.budget.is_short.swap(false, Ordering::SeqCst) {
+            (self.budget.freed)();
         }
-        self.bodies.freed.notify_all();
     }
 }
 
@@ -122,16 +205,23 @@ impl Drop for Share<'_> {
 mod tests {
     use super::*;
 
+    const LIMITS: Limits = Limits { connections: 1024, workers: 4, memory: 256 << 20, frames: 256 };
+
     fn host(n: u8) -> Origin {
         Origin::Host(IpAddr::from([10, 0, 0, n]))
     }
 
+    fn budget() -> (Arc<Budget>, Arc<AtomicUsize>) {
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = told.clone();
+        let freed = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
+        (Budget::new(LIMITS, Box::new(freed)), told)
+    }
+
     #[test]
     fn one_peer_leaves_places_for_others() {
-        let place = |own: usize, others: usize, of: Origin| {
-            let here = (0..own + others).map(|n| if n < own { host(1) } else { host(2) });
-            has_place(here, of)
-        };
         // own connections, others, accepted
         let table = [
             (0, 0, true),
@@ -142,24 +232,32 @@ mod tests {
             (0, 1024, false),
         ];
         for (own, others, want) in table {
-            assert_eq!(place(own, others, host(1)), want, "{own} of its own and {others} of others");
+            let (budget, _) = budget();
+            let mut held: Vec<_> = (0..others).map(|n| budget.seat(host(10 + (n % 200) as u8))).collect();
+            held.extend((0..own).map(|_| budget.seat(host(1))));
+            assert!(held.iter().all(Option::is_some), "{own} and {others}");
+            assert_eq!(budget.seat(host(1)).is_some(), want, "{own} of its own and {others} of others");
+            drop(held);
+            assert!(budget.peers.lock().is_empty() && budget.open.load(Ordering::SeqCst) == 0);
         }
-        assert!(place(768, 0, host(3)), "another one comes in");
     }
 
     #[test]
     fn one_peer_leaves_memory_for_others_and_all_have_a_bound() {
-        let bodies = Bodies::default();
-        let now = Instant::now();
-        let take = |of: Origin| bodies.take(of, (4 << 20) + BODY_STEP, now);
-        let mut held: Vec<_> = (0..32).map(|_| take(host(1)).expect("within its half")).collect();
-        assert!(take(host(1)).is_none(), "more than half");
-        assert!(bodies.take(host(1), BODY_STEP, now).is_some(), "a short one needs none");
-        held.extend((0..32).map(|_| take(host(2)).expect("the other half")));
-        assert!(take(host(3)).is_none(), "all is taken");
+        let (budget, told) = budget();
+        let seats: Vec<_> = (1..4).map(|n| budget.seat(host(n)).expect("a place")).collect();
+        let take = |n: usize| seats[n].take(4 << 20);
+        let mut held: Vec<_> = (0..32).map(|_| take(0).expect("within its half")).collect();
+        assert!(take(0).is_none(), "more than half");
+        assert!(seats[0].take(1).is_some(), "a short one has memory of its own");
+        held.extend((0..32).map(|_| take(1).expect("the other half")));
+        assert!(take(2).is_none(), "all is taken");
         held.truncate(63);
-        held.push(take(host(3)).expect("one was given back"));
+        assert_eq!(told.load(Ordering::SeqCst), 0, "no connection waits");
+        held.push(take(2).expect("one was given back"));
+        budget.wait_for_memory();
         drop(held);
-        assert!(bodies.taken.lock().of.is_empty() && bodies.taken.lock().all == 0);
+        assert_eq!(told.load(Ordering::SeqCst), 1, "told once");
+        assert!(budget.bytes.iter().all(|bytes| bytes.load(Ordering::SeqCst) == 0));
     }
 }

@@ -3,16 +3,18 @@
 //! It makes the promises of the other transports, except the deadline: a service that hangs blocks its caller, since it
 //! runs on the caller's thread.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use types::TargetId;
+use parking_lot::{Condvar, Mutex};
+use types::{Buf, TargetId};
 use wire::Header;
 
 use crate::hub::Seat;
-use crate::pool::Live;
+use crate::later::{Deliver, Parking};
+use crate::live::Live;
 use crate::{Call, Hub, NetError, Peer, Ticket};
 
 pub(crate) struct LocalPeer {
@@ -54,9 +56,8 @@ pub(crate) fn is_too_large(call: &Call<'_>) -> bool {
 /// Sets the header fields that the transport is responsible for.
 pub(crate) fn stamp(call: &mut Call<'_>, now: Instant) {
     let head = &mut call.head;
-    if head.request == 0 {
-        head.request = next_request();
-    }
+    // A new one for each try, so that a late answer to an earlier try is not taken for this one's.
+    head.request = next_request();
     let left = call.deadline.saturating_duration_since(now);
     head.ms_left = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
     head.body_len = call.body.len() as u32;
@@ -64,8 +65,81 @@ pub(crate) fn stamp(call: &mut Call<'_>, now: Instant) {
 }
 
 impl LocalPeer {
+    fn name(&self) -> String {
+        format!("target {} in this process", self.target)
+    }
     fn not_sent(&self, why: &str) -> NetError {
-        NetError::NotSent { peer: format!("target {} in this process", self.target), why: why.into() }
+        NetError::NotSent { peer: self.name(), why: why.into() }
+    }
+    fn no_answer(&self, why: &str) -> NetError {
+        NetError::NoAnswer { peer: self.name(), why: why.into() }
+    }
+}
+
+/// The place where a caller waits for an answer that comes later. Made when a service parks.
+#[derive(Default)]
+struct Parked {
+    slot: OnceCell<Arc<Slot>>,
+}
+
+#[derive(Default)]
+struct Slot {
+    state: Mutex<SlotState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum SlotState {
+    #[default]
+    Waiting,
+    Answered(Header, Vec<u8>, Buf),
+    Dropped,
+}
+
+/// A service's end of a slot.
+struct Filler {
+    slot: Arc<Slot>,
+}
+
+impl Filler {
+    fn set(&self, state: SlotState) {
+        let mut now = self.slot.state.lock();
+        if matches!(*now, SlotState::Waiting) {
+            *now = state;
+            self.slot.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.set(SlotState::Dropped);
+    }
+}
+
+impl Parking for Parked {
+    fn park(&self) -> Deliver {
+        let filler = Filler { slot: self.slot.get_or_init(Arc::default).clone() };
+        Box::new(move |head, body, bulk| filler.set(SlotState::Answered(head, body, bulk)))
+    }
+}
+
+impl Parked {
+    fn wait(&self, deadline: Instant) -> Result<(Header, Vec<u8>, Buf), &'static str> {
+        let slot = self.slot.get().ok_or("no answer was promised")?;
+        let mut state = slot.state.lock();
+        loop {
+            match std::mem::take(&mut *state) {
+                SlotState::Answered(head, body, bulk) => return Ok((head, body, bulk)),
+                SlotState::Dropped => return Err("the service ended without an answer"),
+                SlotState::Waiting => {}
+            }
+            if slot.changed.wait_until(&mut state, deadline).timed_out()
+                && matches!(*state, SlotState::Waiting)
+            {
+                return Err("the deadline has passed");
+            }
+        }
     }
 }
 
@@ -86,9 +160,16 @@ impl Peer for LocalPeer {
         call.head.target = self.target;
         call.head.source = self.hub.node();
         call.head.destination = call.head.source;
-        self.seat
-            .serve(&call.head, &call.body, call.bulk, call.into)
-            .map_err(|_| self.not_sent("it is not served here (stopped, or not started yet)"))
+        let parked = Parked::default();
+        match self.seat.serve(&call.head, &call.body, call.bulk, call.into, &parked) {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => {
+                let (head, body, bulk) = parked.wait(call.deadline).map_err(|why| self.no_answer(why))?;
+                *call.into = bulk;
+                Ok((head, body))
+            }
+            Err(_) => Err(self.not_sent("it is not served here (stopped, or not started yet)")),
+        }
     }
 
     fn send(&self, call: &mut Call<'_>) -> Result<Ticket, NetError> {
@@ -98,10 +179,7 @@ impl Peer for LocalPeer {
     fn receive(&self, ticket: Ticket, _: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
         match ticket.0.downcast::<(Header, Vec<u8>)>() {
             Ok(answer) => Ok(*answer),
-            Err(_) => Err(NetError::NoAnswer {
-                peer: format!("target {} in this process", self.target),
-                why: "the ticket is another transport's".into(),
-            }),
+            Err(_) => Err(self.no_answer("the ticket is another transport's")),
         }
     }
 

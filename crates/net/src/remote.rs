@@ -1,4 +1,4 @@
-//! The peer on another node, over a connection of the node's pool.
+//! The peer on another node, over the node's lanes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,24 +6,35 @@ use std::time::Instant;
 use types::TargetId;
 use wire::{Flags, Header};
 
+use crate::hello::Kind;
+use crate::lane::Unsent;
 use crate::local::{TOO_LARGE, is_too_large, stamp};
-use crate::pool::{Lease, Pool, Wait};
+use crate::node::{Node, Place, Wait};
 use crate::{Call, NetError, Peer, Ticket};
 
+/// A frame with more bulk bytes than this, in either direction, takes a bulk lane.
+const SHORT_MAX: usize = 16 * 1024;
+
 pub(crate) struct RemotePeer {
-    pub pool: Arc<Pool>,
+    pub node: Arc<Node>,
     pub target: TargetId,
 }
 
-/// A request that left whole, and the connection on which its reply will come.
+/// A request that left whole, and the lane on which its reply will come. Dropped, the reply is dropped, too.
 struct Outstanding {
-    lease: Lease,
+    place: Place,
     request: u64,
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        drop(self.place.lane().forget(self.request));
+    }
 }
 
 impl RemotePeer {
     fn name(&self) -> String {
-        format!("target {} on {}", self.target, self.pool.name)
+        format!("target {} on {}", self.target, self.node.name)
     }
     fn not_sent(&self, why: impl Into<String>) -> NetError {
         NetError::NotSent { peer: self.name(), why: why.into() }
@@ -36,43 +47,48 @@ impl RemotePeer {
         if is_too_large(call) {
             return Err(self.not_sent(TOO_LARGE));
         }
+        let kind = if call.bulk.len() + call.back > SHORT_MAX { Kind::Bulk } else { Kind::Short };
         loop {
-            let mut lease = self.pool.lend(call.deadline, wait).map_err(|why| self.not_sent(why))?;
+            let place = self.node.place(kind, call.deadline, wait).map_err(|why| self.not_sent(why))?;
             stamp(call, Instant::now());
             call.head.target = self.target;
-            call.head.source = self.pool.own_node();
-            call.head.destination = lease.connection().node;
-            let is_new = lease.is_new;
-            match lease.connection().stream.send(&call.head, &call.body, call.bulk, call.deadline) {
-                Ok(()) => return Ok(Outstanding { lease, request: call.head.request }),
-                Err(why) if is_new || self.pool.is_aborted() => return Err(self.not_sent(why.to_string())),
-                // A kept connection was stale. The frame did not leave whole, so it may be sent again. The idle connections are dropped, so
-                // the next lease is new and the loop ends, unless other threads put stale ones back meanwhile; their number is bounded.
-                Err(_) => self.pool.drop_idle(),
+            call.head.source = self.node.own_node();
+            call.head.destination = place.lane().node;
+            let (lane, is_new, request) = (place.lane(), place.is_new, call.head.request);
+            lane.expect(request, self.target, std::mem::take(call.into));
+            let why = match lane.send(&call.head, &call.body, call.bulk, call.deadline) {
+                Ok(()) => return Ok(Outstanding { place, request }),
+                Err(why) => why,
+            };
+            *call.into = lane.forget(request).unwrap_or_default();
+            match why {
+                Unsent::Deadline => return Err(self.not_sent("the deadline has passed")),
+                Unsent::Gone(why) if is_new || self.node.is_aborted() => return Err(self.not_sent(why)),
+                // The lane was stale. The frame did not leave whole, so it may be sent again. Unused lanes are dropped, so the next place is
+                // on a new one and the loop ends, unless other lanes break meanwhile; their number is bounded.
+                Unsent::Gone(_) => self.node.drop_unused(),
             }
         }
     }
 
     fn finish(&self, out: Outstanding, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
-        let Outstanding { mut lease, request } = out;
-        if !std::ptr::eq(lease.pool(), &*self.pool) || request != call.head.request {
+        if !std::ptr::eq(out.place.node(), &*self.node) || out.request != call.head.request {
             return Err(self.no_answer("the ticket is another call's"));
         }
-        let mut body = Vec::new();
-        call.into.clear();
-        let read = lease.connection().stream.read_frame(&mut body, call.into, call.deadline);
-        let head = read.map_err(|why| {
+        let lane = out.place.lane();
+        let (received, into) = lane.receive(out.request, call.deadline);
+        *call.into = into;
+        let (head, body) = received.map_err(|why| {
             call.into.clear();
-            match self.pool.is_aborted() {
+            if lane.has_dead_host() {
+                // The other lanes lead to the same host.
+                self.node.close(&why, true);
+            }
+            match self.node.is_aborted() {
                 true => self.no_answer("aborted"),
-                false => self.no_answer(why.to_string()),
+                false => self.no_answer(why),
             }
         })?;
-        if head.request != request || head.flags & Flags::REPLY == 0 {
-            call.into.clear();
-            return Err(self.no_answer("what came is not the answer to this request"));
-        }
-        lease.put_back();
         if head.flags & Flags::REFUSED != 0 {
             return Err(self.not_sent(String::from_utf8_lossy(&body)));
         }

@@ -36,7 +36,7 @@ pub fn prepare<'a, R: Request>(
     deadline: Instant,
 ) -> Call<'a> {
     let head = Header { call: R::CALL, flags: head.flags & !Flags::REPLY, ..head };
-    Call { head, body: req.to_bytes(), bulk, into, deadline }
+    Call { head, body: req.to_bytes(), bulk, into, back: req.bulk_back() as usize, deadline }
 }
 
 /// Decodes the answer to an `R`, as `Peer::receive` returned it.

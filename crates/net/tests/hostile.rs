@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use net::conformance::{Echo, QUICK};
-use net::{Call, Fabric, Hub, Server};
+use net::{Call, Fabric, Hub, Limits, Server};
 use types::{Buf, TargetId};
 use wire::Header;
 
@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn served() -> Server {
     let hub = Hub::new();
     hub.add(T, Arc::new(Echo::default()));
-    Server::listen("0.0.0.0:0", hub).expect("it listens")
+    let limits = Limits { connections: 1024, ..Limits::default() };
+    Server::listen_within("0.0.0.0:0", hub, limits).expect("it listens")
 }
 
 fn port(server: &Server) -> u16 {
@@ -40,11 +41,10 @@ fn connect(server: &Server, host: u8) -> TcpStream {
 /// As `connect`, greeted; false: there was no place.
 fn greet(server: &Server, host: u8) -> (TcpStream, bool) {
     let mut stream = connect(server, host);
-    let (node, wanted) = (types::NodeId(0), types::NodeId(0));
-    let hello = net::Hello { status: net::HelloStatus::Welcome, node, wanted, nid: "raw".into() };
+    let hello = net::Hello::new(net::HelloStatus::Welcome, types::NodeId(0), "raw".into());
     // A refused peer is told so before it speaks, and may be cut off then.
     let _ = stream.write_all(&hello.encode());
-    let mut answer = [0; 256];
+    let mut answer = [0; net::HELLO_LEN];
     let is_there = stream.read_exact(&mut answer).is_ok();
     let is_welcome =
         is_there && net::Hello::decode(&answer).expect("a greeting").status == net::HelloStatus::Welcome;
@@ -94,7 +94,7 @@ fn one_that_opens_all_connections_leaves_places_for_others() {
     let peer = Fabric::new(None).peer_at(&format!("127.0.0.1:{}@tcp0", port(&server)), T);
     let (mut into, deadline) = (Buf::new(), Instant::now() + PATIENCE);
     let head = Header { call: QUICK, ..Header::default() };
-    peer.call(&mut Call { head, body: b"abc".to_vec(), bulk: &[], into: &mut into, deadline })
+    peer.call(&mut Call { head, body: b"abc".to_vec(), bulk: &[], into: &mut into, back: 0, deadline })
         .expect("an answer");
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use net::conformance::{Echo, QUICK, Rig, SLOW, check};
+use net::conformance::{Echo, PARKED, QUICK, Rig, SLOW, check};
 use net::fault::Proxy;
-use net::{Call, Fabric, Hub, NetError, Peer, Server};
+use net::{Call, Fabric, Hub, Limits, NetError, Peer, Server};
 use types::{Buf, NodeId, TargetId};
 use wire::Header;
 use wire::map::{ClusterMap, Mirror, Node, Target};
@@ -49,6 +49,7 @@ fn call(peer: &dyn Peer, call: u16, wait: Duration) -> Result<(Header, Vec<u8>),
         body: b"abc".to_vec(),
         bulk: &[],
         into: &mut into,
+        back: 0,
         deadline: Instant::now() + wait,
     })
 }
@@ -252,19 +253,23 @@ fn a_stalled_network_ends_at_the_deadline_or_by_abort() {
 fn calls(into: &mut [Buf], wait: Duration) -> Vec<Call<'_>> {
     let head = Header { call: QUICK, ..Header::default() };
     let deadline = Instant::now() + wait;
-    into.iter_mut().map(|into| Call { head, body: b"abc".to_vec(), bulk: &[], into, deadline }).collect()
+    into.iter_mut()
+        .map(|into| Call { head, body: b"abc".to_vec(), bulk: &[], into, back: 0, deadline })
+        .collect()
 }
 
 #[test]
-fn who_holds_connections_is_not_kept_waiting_for_those_that_others_hold() {
-    let (_, server, fabric) = served();
-    let peer = fabric.peer_at(&server.nid(), T);
-    let mut bufs: Vec<_> = (0..300).map(|_| Buf::new()).collect();
+fn a_thread_with_requests_under_way_does_not_wait_for_a_place() {
+    let (hub, limits) = (Hub::new(), Limits { frames: 8, ..Limits::default() });
+    hub.add(T, Arc::new(Echo::default()));
+    let server = Server::listen_within("127.0.0.1:0", hub, limits).expect("it listens");
+    let peer = Fabric::new(None).peer_at(&server.nid(), T);
+    let mut bufs: Vec<_> = (0..70).map(|_| Buf::new()).collect();
     let mut calls = calls(&mut bufs, Duration::from_secs(20));
     let begin = Instant::now();
     let sent: Vec<_> = calls.iter_mut().map(|c| (peer.send_more(c), c)).collect();
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
-    assert_eq!(sent.iter().filter(|(ticket, _)| ticket.is_ok()).count(), 256, "as many as may be lent");
+    assert_eq!(sent.iter().filter(|(ticket, _)| ticket.is_ok()).count(), 64, "eight lanes of eight");
     for (ticket, call) in sent {
         match ticket {
             Ok(ticket) => drop(peer.receive(ticket, call).expect("an answer")),
@@ -352,13 +357,7 @@ fn after_sending(server: &Server, bytes: &[u8]) -> Vec<u8> {
 }
 
 fn greeting() -> Vec<u8> {
-    let hello = net::Hello {
-        status: net::HelloStatus::Welcome,
-        node: NodeId(0),
-        wanted: NodeId(0),
-        nid: "raw".into(),
-    };
-    hello.encode().to_vec()
+    net::Hello::new(net::HelloStatus::Welcome, NodeId(0), "raw".into()).encode().to_vec()
 }
 
 #[test]
@@ -372,7 +371,7 @@ fn bad_frames_close_the_connection_and_nothing_is_carried_out() {
         [greeting(), bytes].concat()
     };
     let table: [(&str, Vec<u8>); 6] = [
-        ("no handshake", vec![b'x'; 256]),
+        ("no handshake", vec![b'x'; net::HELLO_LEN]),
         ("magic", frame(&|f| f[0] ^= 1)),
         ("a flipped bit in the header", frame(&|f| f[20] ^= 1)),
         ("a flipped bit in the body", frame(&|f| f[130] ^= 1)),
@@ -382,7 +381,7 @@ fn bad_frames_close_the_connection_and_nothing_is_carried_out() {
     for (name, bytes) in table {
         let got = after_sending(&server, &bytes);
         assert!(
-            got.is_empty() || got.len() == 256,
+            got.is_empty() || got.len() == net::HELLO_LEN,
             "{name}: at most the greeting comes back, not {}",
             got.len()
         );
@@ -397,7 +396,7 @@ fn another_version_is_told_so() {
     let mut hello = greeting();
     hello[4] = 99;
     let got = after_sending(&server, &hello);
-    assert_eq!(got.len(), 256);
+    assert_eq!(got.len(), net::HELLO_LEN);
     assert_eq!(u16::from_le_bytes([got[6], got[7]]), 2, "status: other version");
 }
 
@@ -460,7 +459,7 @@ fn a_local_call_is_cheap() {
     let begin = Instant::now();
     for _ in 0..n {
         let mut call =
-            Call { head: Header::default(), body: Vec::new(), bulk: &[], into: &mut into, deadline };
+            Call { head: Header::default(), body: Vec::new(), bulk: &[], into: &mut into, back: 0, deadline };
         peer.call(&mut call).expect("an answer");
     }
     let each = begin.elapsed() / n;
@@ -477,7 +476,7 @@ fn who_greets_and_sends_no_request_loses_its_place_soon() {
     let begin = Instant::now();
     let mut got = Vec::new();
     s.read_to_end(&mut got).expect("closed, and not timed out");
-    assert_eq!(got.len(), 256, "the greeting");
+    assert_eq!(got.len(), net::HELLO_LEN, "the greeting");
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
 }
 
@@ -490,8 +489,91 @@ fn bodies_larger_than_one_step_arrive_whole() {
         let mut into = Buf::new();
         let head = Header { call: QUICK, ..Header::default() };
         let deadline = Instant::now() + Duration::from_secs(10);
-        let got = peer.call(&mut Call { head, body: body.clone(), bulk: &[], into: &mut into, deadline });
+        let got =
+            peer.call(&mut Call { head, body: body.clone(), bulk: &[], into: &mut into, back: 0, deadline });
         let back = got.expect("an answer").1;
         assert!(back.iter().eq(body.iter().rev()), "{len}");
     }
+}
+
+#[test]
+fn thousands_of_parked_requests_hold_no_worker() {
+    let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
+    hub.add(T, echo.clone());
+    let limits = Limits { workers: 4, ..Limits::default() };
+    let server = Server::listen_within("127.0.0.1:0", hub, limits).expect("it listens");
+    let fabrics: Vec<_> = (0..4).map(|_| Fabric::new(None)).collect();
+    let peers: Vec<_> = fabrics.iter().map(|fabric| fabric.peer_at(&server.nid(), T)).collect();
+    let mut bufs: Vec<_> = (0..2000).map(|_| Buf::new()).collect();
+    let mut calls = calls(&mut bufs, Duration::from_secs(60));
+    let tickets: Vec<_> = calls
+        .iter_mut()
+        .enumerate()
+        .map(|(n, call)| {
+            call.head.call = PARKED;
+            peers[n % 4].send_more(call).expect("sent")
+        })
+        .collect();
+    let until = Instant::now() + Duration::from_secs(20);
+    while echo.parked.lock().len() < 2000 {
+        assert!(Instant::now() < until, "{} are parked", echo.parked.lock().len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ask(&*peers[0]).expect("a request beside them is served");
+    let (workers, _) = server.load();
+    assert!(workers <= 4, "{workers}");
+    let parked = std::mem::take(&mut *echo.parked.lock());
+    parked.into_iter().for_each(|later| later.answer(|answer| answer.body = b"done".to_vec()));
+    for (n, (ticket, call)) in tickets.into_iter().zip(&mut calls).enumerate() {
+        assert_eq!(peers[n % 4].receive(ticket, call).expect("an answer").1, b"done");
+    }
+}
+
+#[test]
+fn busy_workers_leave_pings_answered_and_requests_queued() {
+    let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
+    hub.add(T, echo);
+    let limits = Limits { workers: 2, ..Limits::default() };
+    let server = Server::listen_within("127.0.0.1:0", hub, limits).expect("it listens");
+    let fabric = Fabric::new(None);
+    // Silence on a lane would end its requests soon.
+    fabric.set_dead_after(Duration::from_millis(200));
+    let peer = fabric.peer_at(&server.nid(), T);
+    std::thread::scope(|scope| {
+        let slow: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| call(&*peer, SLOW + 600, Duration::from_secs(20)))).collect();
+        for slow in slow {
+            slow.join().expect("no panic").expect("an answer, although it waited for a worker");
+        }
+    });
+}
+
+/// A link that swallows everything: a listener that accepts one connection, answers its greeting and then nothing, and closes its door.
+#[test]
+fn a_host_that_vanishes_is_found_dead_soon() {
+    let door = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let nid = format!("{}@tcp0", door.local_addr().expect("bound"));
+    let held = std::thread::spawn(move || {
+        let (mut stream, _) = door.accept().expect("a connection");
+        let mut hello = [0; net::HELLO_LEN];
+        stream.read_exact(&mut hello).expect("a greeting");
+        let mut answer = net::Hello::new(net::HelloStatus::Welcome, NodeId(0), "vanishing".into());
+        answer.frames = 4;
+        stream.write_all(&answer.encode()).expect("written");
+        // A backlog that is full drops the packets of a probe, as the network of a host without power does.
+        let address = door.local_addr().expect("bound");
+        let socket = socket2::Socket::from(door);
+        socket.listen(0).expect("a short backlog");
+        let waiting = TcpStream::connect(address);
+        (stream, socket, waiting)
+    });
+    let fabric = Fabric::new(None);
+    fabric.set_dead_after(Duration::from_millis(400));
+    let peer = fabric.peer_at(&nid, T);
+    let begin = Instant::now();
+    let got = call(&*peer, QUICK, Duration::from_secs(30));
+    assert!(matches!(got, Err(NetError::NoAnswer { .. })), "{got:?}");
+    assert!(got.expect_err("no answer").to_string().contains("its host has not answered"), "said why");
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    drop(held.join());
 }

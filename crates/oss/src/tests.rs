@@ -164,7 +164,7 @@ impl Rig {
     }
     fn say_raw(&self, head: Header, body: &[u8], bulk: &[u8]) -> (Header, Vec<u8>, Vec<u8>) {
         let mut into = Buf::new();
-        let mut answer = Answer { head, body: vec![], bulk: &mut into };
+        let mut answer = Answer::new(head, &mut into);
         self.ost.serve(&head, body, bulk, &mut answer);
         let (head, body) = (answer.head, answer.body);
         (head, body, into.to_vec())

@@ -297,13 +297,15 @@ macro_rules! bodies {
 }
 pub(crate) use bodies;
 
-/// Ties request bodies to call numbers and reply bodies. A call marked `mutate` takes a slot and is logged.
+/// Ties request bodies to call numbers and reply bodies. A call marked `mutate` takes a slot and is logged. One marked `bulk` reads up to
+/// `len` bytes, which come as bulk.
 macro_rules! calls {
     ($($n:literal $name:ident => $reply:ty, $how:ident;)*) => {$(
         impl $crate::Request for $name {
             const CALL: u16 = $n;
             const MUTATES: bool = $crate::codec::mutates!($how);
             type Reply = $reply;
+            $crate::codec::bulk_back!($how);
         }
     )*
         /// The call numbers of this conversation, with names, for traces and tests.
@@ -315,11 +317,23 @@ macro_rules! mutates {
     (read) => {
         false
     };
+    (bulk) => {
+        false
+    };
     (mutate) => {
         true
     };
 }
 pub(crate) use mutates;
+macro_rules! bulk_back {
+    (bulk) => {
+        fn bulk_back(&self) -> u32 {
+            self.len
+        }
+    };
+    ($how:ident) => {};
+}
+pub(crate) use bulk_back;
 
 /// Fid and kind; five words of 4 bytes, two of 8; four times.
 const ATTR_BYTES: usize = 8 + 1 + 5 * 4 + 2 * 8 + 4 * 12;

@@ -15,6 +15,8 @@ use crate::codec::Malformed;
 pub const HEADER_LEN: usize = 128;
 pub const MAGIC: [u8; 4] = *b"STRI";
 pub const VERSION: u16 = 1;
+/// The call number of a ping, which the fabric answers by itself: a frame without body or bulk.
+pub const PING: u16 = 0x0001;
 /// Largest body in bytes: a readdirplus page or a scan page fits.
 pub const BODY_MAX: usize = 4 << 20;
 

@@ -33,6 +33,10 @@ pub trait Request: Wire {
     /// True if the call changes state: it takes a slot, is logged with its reply, and is replayed after a restart of the target.
     const MUTATES: bool;
     type Reply: Wire;
+    /// Bulk bytes that the reply may have.
+    fn bulk_back(&self) -> u32 {
+        0
+    }
 }
 
 codec::bodies! {

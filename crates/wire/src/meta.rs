@@ -473,7 +473,7 @@ calls! {
     0x0210 ListXattr => ListXattrReply, read;
     0x0211 Open => OpenReply, mutate;
     0x0212 Release => Empty, mutate;
-    0x0213 ReadInline => ReadInlineReply, read;
+    0x0213 ReadInline => ReadInlineReply, bulk;
     0x0215 Grow => GrowReply, mutate;
     0x0216 Switch => SwitchReply, mutate;
     0x0217 Settle => SettleReply, mutate;

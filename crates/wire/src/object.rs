@@ -194,7 +194,7 @@ impl Wire for Mac {
 calls! {
     0x0301 Write => WriteReply, mutate;
     0x0320 Grant => GrantReply, read;
-    0x0302 Read => ReadReply, read;
+    0x0302 Read => ReadReply, bulk;
     0x0303 Truncate => Empty, mutate;
     0x0304 Destroy => Empty, mutate;
     0x0305 Glimpse => GlimpseReply, read;

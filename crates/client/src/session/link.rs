@@ -388,7 +388,7 @@ impl Link {
             tries += 1;
             let head = Header { flags: request.head.flags | Flags::REPLAY, incarnation, ..request.head };
             let body = request.body.clone();
-            let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, deadline };
+            let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, back: 0, deadline };
             let fault = match peer.call(&mut call) {
                 Ok((_, body)) => match reply_of(&body) {
                     Ok((reply, rest)) => match Code::from_u16(reply.code) {

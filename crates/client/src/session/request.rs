@@ -251,7 +251,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         );
         let (number, sequence) = slot.as_ref().map_or((0, 0), |s| (s.slot, s.sequence));
         let head = Header { call: R::CALL, slot: number, sequence, ..link.header() };
-        let call = Call { head, body: req.to_bytes(), bulk, into, deadline };
+        let call = Call { head, body: req.to_bytes(), bulk, into, back: req.bulk_back() as usize, deadline };
         Ok(Some(Pending {
             link,
             fid,
@@ -306,8 +306,9 @@ impl<'a, R: Sent> Pending<'a, R> {
             return;
         }
         let head = Header { call: Batch::CALL, session, incarnation, ..link.header() };
+        let back = pending.iter().map(|p| p.call.back).sum();
         let mut into = Buf::new();
-        match peer.call(&mut Call { head, body, bulk: &bulk, into: &mut into, deadline }) {
+        match peer.call(&mut Call { head, body, bulk: &bulk, into: &mut into, back, deadline }) {
             Ok((head, body)) => {
                 let answers = decode_reply::<BatchReply>(&body).map(|(_, reply)| reply);
                 match answers {

@@ -187,7 +187,7 @@ impl Core {
             return answers.too_much();
         }
         let (mut bulk, head) = (Buf::new(), Header { call: op.call, ..*head });
-        let mut alone = Answer { head, body: Vec::new(), bulk: &mut bulk };
+        let mut alone = Answer::new(head, &mut bulk);
         match self.on_read(&head, &op.body, &mut alone) {
             Ok(()) => answers.whole(&alone.body, alone.bulk),
             Err(fault) => answers.refused(&fault),

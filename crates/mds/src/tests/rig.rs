@@ -190,7 +190,7 @@ impl Rig {
     }
 
     pub fn send_bulk(&self, head: Header, body: &[u8], bulk: &[u8], into: &mut Buf) -> Said {
-        let mut answer = Answer { head: Header { flags: Flags::REPLY, ..head }, body: vec![], bulk: into };
+        let mut answer = Answer::new(Header { flags: Flags::REPLY, ..head }, into);
         self.mdt.serve(&head, body, bulk, &mut answer);
         let mut r = Reader::new(&answer.body);
         let said = ReplyHead::get(&mut r).unwrap();

@@ -60,7 +60,10 @@ fn records_of_the_changelog_that_contradict_each_other_are_found() {
     });
     found("more bytes than there are", &|i| {
         let change = ChangeRecord::decode(&i.records[&numbers[0]]).unwrap();
-        i.records.insert(numbers[0].clone(), ChangeRecord { bytes_before: meta::note::NUMBER_MAX, ..change }.encode());
+        i.records.insert(
+            numbers[0].clone(),
+            ChangeRecord { bytes_before: meta::note::NUMBER_MAX, ..change }.encode(),
+        );
     });
     found("a name that is no text", &|i| {
         *i.records.get_mut(&consumers[1]).unwrap().last_mut().unwrap() = 0xff

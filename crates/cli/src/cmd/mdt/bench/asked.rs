@@ -110,7 +110,7 @@ impl Asker {
         let (body, deadline) = (request.to_bytes(), Instant::now() + DEADLINE);
         self.sizes.request = body.len();
         let (_, reply) =
-            self.peer.call(&mut Call { head, body, bulk: &[], into: &mut self.bulk, deadline })?;
+            self.peer.call(&mut Call { head, body, bulk: &[], into: &mut self.bulk, back: 0, deadline })?;
         self.sizes.reply = reply.len();
         let (_, said) = decode_reply::<R::Reply>(&reply)?;
         Ok(said?)

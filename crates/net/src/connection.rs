@@ -1,0 +1,256 @@
+//! A connection that a server accepted: its greeting, the frame that is being received, and the frames that wait to be sent.
+//!
+//! net-C1: at most one worker receives from a connection. A worker that finds it busy leaves a mark, and the busy worker looks again.
+//! net-C2: a connection is read only while fewer requests than `Limits::frames` are under way on it and none of its answers waits to be
+//!     sent, so that a peer that reads no answers sends no more requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use socket2::Socket;
+use types::Buf;
+use wire::Header;
+
+use crate::bufs::Bufs;
+use crate::hello::{HELLO_LEN, Kind};
+use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
+use crate::limits::{Seat, Share};
+use crate::outgoing::Outgoing;
+use crate::socket::{Gone, receive_all, receive_now};
+
+const IDLE: u8 = 0;
+const BUSY: u8 = 1;
+const BUSY_AND_MORE: u8 = 2;
+
+pub(crate) struct Connection {
+    pub id: u64,
+    pub socket: Socket,
+    /// A queued answer holds the memory of its request, and more if it is longer.
+    pub outgoing: Outgoing<(Share, Option<Share>)>,
+    pub seat: Seat,
+    pub under_way: AtomicUsize,
+    /// It is in no list of the engine, and is read again when an answer has left.
+    pub is_paused: AtomicBool,
+    pub is_closed: AtomicBool,
+    state: AtomicU8,
+    receiving: Mutex<Receiving>,
+    /// Milliseconds of the engine's clock: when bytes came last, and when the present frame began (0: between frames).
+    pub heard_ms: AtomicU32,
+    pub begun_ms: AtomicU32,
+    /// When answers began to wait; 0: none waits.
+    pub stuck_ms: AtomicU32,
+    pub frames: AtomicU32,
+    pub is_bulk: AtomicBool,
+    is_greeted: AtomicBool,
+}
+
+/// The receiving half. An idle connection holds no buffers in it.
+struct Receiving {
+    greeting: Option<Vec<u8>>,
+    /// Bytes that were received behind the last frame.
+    rest: Vec<u8>,
+    incoming: Incoming<Share>,
+}
+
+/// A worker's buffers, which frames take and give back.
+pub(crate) struct Spare {
+    pub ahead: Box<[u8]>,
+    pub bufs: Arc<Bufs>,
+}
+
+impl Spare {
+    pub fn new(bufs: Arc<Bufs>) -> Spare {
+        Spare { ahead: vec![0; READ_AHEAD].into(), bufs }
+    }
+}
+
+/// The outcome of one reading.
+pub(crate) enum Read {
+    Greeting(Box<[u8; HELLO_LEN]>),
+    /// `has_more`: bytes behind it were received.
+    Frame {
+        frame: Frame<Share>,
+        has_more: bool,
+    },
+    /// No more bytes are there.
+    Empty,
+    /// There is no memory for the next frame now.
+    Short,
+}
+
+impl Connection {
+    pub fn new(id: u64, socket: Socket, seat: Seat, now_ms: u32) -> Connection {
+        let receiving =
+            Receiving { greeting: Some(Vec::new()), rest: Vec::new(), incoming: Incoming::default() };
+        Connection {
+            id,
+            socket,
+            outgoing: Outgoing::default(),
+            seat,
+            under_way: AtomicUsize::new(0),
+            is_paused: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            state: AtomicU8::new(IDLE),
+            receiving: Mutex::new(receiving),
+            heard_ms: AtomicU32::new(now_ms),
+            begun_ms: AtomicU32::new(now_ms),
+            stuck_ms: AtomicU32::new(0),
+            frames: AtomicU32::new(0),
+            is_bulk: AtomicBool::new(false),
+            is_greeted: AtomicBool::new(false),
+        }
+    }
+
+    /// net-C1: the caller may receive from it now. False: another worker does, and will look again.
+    pub fn begin(&self) -> bool {
+        let next = |state| Some(if state == IDLE { BUSY } else { BUSY_AND_MORE });
+        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next) == Ok(IDLE)
+    }
+
+    /// Ends receiving. False: events came meanwhile, so the caller still has the connection and looks again.
+    pub fn end(&self) -> bool {
+        if self.state.compare_exchange(BUSY, IDLE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            return true;
+        }
+        let before = self.state.swap(BUSY, Ordering::SeqCst);
+        assert_eq!(before, BUSY_AND_MORE, "net-C1: the worker that ends receiving had begun it");
+        false
+    }
+
+    /// The other end's greeting has come.
+    pub fn greeted(&self, kind: Kind) {
+        self.is_bulk.store(kind == Kind::Bulk, Ordering::Relaxed);
+        self.is_greeted.store(true, Ordering::Relaxed);
+    }
+    pub fn is_greeted(&self) -> bool {
+        self.is_greeted.load(Ordering::Relaxed)
+    }
+
+    /// Receives until a frame is whole, or no more bytes are there. The caller has it (`begin`).
+    ///
+    /// `may_sleep` is asked in the middle of bulk bytes, whether the call may wait for more.
+    pub fn read(&self, spare: &mut Spare, may_sleep: &dyn Fn() -> bool) -> Result<Read, Gone> {
+        let mut receiving = self.receiving.lock();
+        let Receiving { greeting, rest, incoming } = &mut *receiving;
+        if let Some(bytes) = greeting {
+            let whole = read_greeting(&self.socket, bytes)?;
+            if whole.is_some() {
+                *greeting = None;
+            }
+            return Ok(whole.map_or(Read::Empty, |raw| Read::Greeting(Box::new(raw))));
+        }
+        let mut end = rest.len();
+        spare.ahead[..end].copy_from_slice(rest);
+        *rest = Vec::new();
+        let mut begin = 0;
+        // Bytes may be there that no event will tell of again, unless a receiving call has returned fewer than it had space for.
+        let mut is_drained = false;
+        loop {
+            let mut bytes = &spare.ahead[begin..end];
+            let mut memory =
+                Server { seat: &self.seat, bufs: &spare.bufs, is_bulk: self.is_bulk.load(Ordering::Relaxed) };
+            let step = incoming.take(&mut bytes, &mut memory)?;
+            begin = end - bytes.len();
+            match step {
+                Step::Whole(frame) => {
+                    if begin == end && !is_drained {
+                        // A look costs less than another worker's.
+                        (begin, end) = (0, receive_now(&self.socket, &mut spare.ahead)?.unwrap_or(0));
+                    }
+                    *rest = spare.ahead[begin..end].to_vec();
+                    return Ok(Read::Frame { frame, has_more: begin < end });
+                }
+                Step::Held => {
+                    *rest = spare.ahead[begin..end].to_vec();
+                    return Ok(Read::Short);
+                }
+                Step::More => {}
+            }
+            assert_eq!(begin, end, "no byte that was received is lost");
+            let is_bulk = incoming.is_in_bulk();
+            let (want, got) = match incoming.place() {
+                Some(place) => {
+                    let got = match is_bulk && may_sleep() {
+                        true => receive_all(&self.socket, place)?,
+                        false => receive_now(&self.socket, place)?,
+                    };
+                    let want = place.len();
+                    incoming.received(got.unwrap_or(0));
+                    (want, got)
+                }
+                None => {
+                    let got = receive_now(&self.socket, &mut spare.ahead)?;
+                    (begin, end) = (0, got.unwrap_or(0));
+                    (READ_AHEAD, got)
+                }
+            };
+            is_drained = got.is_none_or(|n| n < want);
+            if got.is_none() {
+                return Ok(Read::Empty);
+            }
+        }
+    }
+
+    /// True between two frames, with no byte of the next one received. The caller has it.
+    pub fn is_between(&self) -> bool {
+        let receiving = self.receiving.lock();
+        receiving.greeting.is_none() && receiving.rest.is_empty() && receiving.incoming.is_between()
+    }
+}
+
+fn read_greeting(socket: &Socket, bytes: &mut Vec<u8>) -> Result<Option<[u8; HELLO_LEN]>, Gone> {
+    let mut raw = [0; HELLO_LEN];
+    while let Some(n) = receive_now(socket, &mut raw[bytes.len()..])? {
+        let at = bytes.len();
+        bytes.extend_from_slice(&raw[at..at + n]);
+        crate::hello::Hello::check_begin(bytes)?;
+        if bytes.len() == HELLO_LEN {
+            raw.copy_from_slice(bytes);
+            return Ok(Some(raw));
+        }
+    }
+    Ok(None)
+}
+
+/// The memory of a server for the frames of one connection.
+struct Server<'a> {
+    seat: &'a Seat,
+    bufs: &'a Bufs,
+    is_bulk: bool,
+}
+
+impl Memory for Server<'_> {
+    type Share = Share;
+
+    fn reserve(&mut self, head: &Header) -> Option<Share> {
+        // A request on a bulk lane without bulk bytes will be answered with some.
+        let answer = if self.is_bulk && head.bulk_len == 0 { types::BULK_MAX } else { 0 };
+        self.seat.take(head.body_len as usize + head.bulk_len as usize + answer)
+    }
+    fn body(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn bulk(&mut self, head: &Header) -> Option<Buf> {
+        Some(if head.bulk_len > 0 { self.bufs.take() } else { Buf::new() })
+    }
+}
+
+/// A request that was received and is not answered yet. Dropped, it no longer counts as under way.
+pub(crate) struct UnderWay {
+    connection: Arc<Connection>,
+}
+
+impl UnderWay {
+    pub fn new(connection: &Arc<Connection>) -> UnderWay {
+        connection.under_way.fetch_add(1, Ordering::SeqCst);
+        UnderWay { connection: connection.clone() }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let before = self.connection.under_way.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "net-C2: a request that ends was under way");
+    }
+}

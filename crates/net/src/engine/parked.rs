@@ -1,0 +1,61 @@
+//! Requests that are answered after their service returned.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use super::Engine;
+use crate::connection::{Connection, UnderWay};
+use crate::later::{Deliver, Parking};
+use crate::limits::Share;
+
+/// What a request holds until it is answered.
+type Place = (Arc<Connection>, Share, UnderWay);
+
+/// A request at the worker that serves it, until it is parked.
+pub(super) struct AtWorker<'a> {
+    engine: &'a Engine,
+    place: RefCell<Option<Place>>,
+}
+
+/// A request that waits for its answer without a worker. Dropped without an answer, it ends its connection: then its client knows.
+struct Parked {
+    engine: Weak<Engine>,
+    place: Option<Place>,
+}
+
+impl<'a> AtWorker<'a> {
+    pub fn new(engine: &'a Engine, place: Place) -> AtWorker<'a> {
+        AtWorker { engine, place: RefCell::new(Some(place)) }
+    }
+    /// The place of a request that was not parked.
+    pub fn take(self) -> Option<Place> {
+        self.place.into_inner()
+    }
+}
+
+impl Parking for AtWorker<'_> {
+    fn park(&self) -> Deliver {
+        let mut place = self.place.borrow_mut().take();
+        // It holds no memory for bulk bytes while it waits: requests that would end its wait may need that.
+        if let Some((connection, share, _)) = &mut place
+            && let Some(small) = connection.seat.take(0)
+        {
+            *share = small;
+        }
+        let mut parked = Parked { engine: self.engine.me.clone(), place };
+        Box::new(move |head, body, mut bulk| {
+            let Some(engine) = parked.engine.upgrade() else { return };
+            if let Some((connection, share, under_way)) = parked.place.take() {
+                engine.finish(connection, share, under_way, head, body, &mut bulk);
+            }
+        })
+    }
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        if let (Some(engine), Some((connection, ..))) = (self.engine.upgrade(), self.place.take()) {
+            engine.close(&connection);
+        }
+    }
+}

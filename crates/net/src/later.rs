@@ -1,0 +1,82 @@
+//! Answers, now or later.
+
+use types::Buf;
+use wire::{Flags, Header};
+
+/// Nearly every reply fits, so that its buffer does not grow (decision 0037).
+const REPLY_BYTES: usize = 512;
+
+/// A service's answer.
+pub struct Answer<'a> {
+    pub head: Header,
+    pub body: Vec<u8>,
+    pub bulk: &'a mut Buf,
+    parking: Option<&'a dyn Parking>,
+    is_parked: bool,
+}
+
+/// A transport's part of an answer that comes later.
+pub(crate) trait Parking {
+    /// Takes the request's place out of its thread. Called once.
+    fn park(&self) -> Deliver;
+}
+
+/// Sends an answer. Dropped without a call, the request ends without one.
+pub(crate) type Deliver = Box<dyn FnOnce(Header, Vec<u8>, Buf) + Send>;
+
+/// The right to answer a request after its service returned, from any thread. Dropped, the client hears that there is no answer.
+pub struct Later {
+    head: Header,
+    deliver: Deliver,
+}
+
+impl<'a> Answer<'a> {
+    /// An empty answer with this head, for a service that is called without a transport. It cannot come later.
+    pub fn new(head: Header, bulk: &'a mut Buf) -> Answer<'a> {
+        bulk.clear();
+        Answer { head, body: Vec::with_capacity(REPLY_BYTES), bulk, parking: None, is_parked: false }
+    }
+
+    pub(crate) fn parkable(head: Header, bulk: &'a mut Buf, parking: &'a dyn Parking) -> Answer<'a> {
+        Answer { parking: Some(parking), ..Answer::new(head, bulk) }
+    }
+
+    /// Parks the request: the service returns at once, and the answer is given by `Later::answer`. `None`: this call must be answered now.
+    pub fn later(&mut self) -> Option<Later> {
+        let parking = self.parking.take()?;
+        self.is_parked = true;
+        Some(Later { head: self.head, deliver: parking.park() })
+    }
+
+    /// The whole answer to `request`, or `None` if it comes later.
+    pub(crate) fn end(self, request: &Header) -> Option<(Header, Vec<u8>)> {
+        let Answer { head: mut reply, body, bulk, is_parked, .. } = self;
+        if is_parked {
+            bulk.clear();
+            return None;
+        }
+        assert_eq!(reply.request, request.request, "a service answers the request that it was given");
+        assert_eq!(reply.target, request.target, "a service answers for the target that was asked");
+        reply.flags |= Flags::REPLY;
+        reply.body_len = body.len() as u32;
+        reply.bulk_len = bulk.len() as u32;
+        Some((reply, body))
+    }
+}
+
+impl Later {
+    /// The head of the answer, as the service left it when it parked.
+    pub fn head(&self) -> &Header {
+        &self.head
+    }
+
+    /// Answers the request. `fill` makes the answer.
+    pub fn answer(self, fill: impl FnOnce(&mut Answer<'_>)) {
+        let mut bulk = Buf::new();
+        let mut answer = Answer::new(self.head, &mut bulk);
+        fill(&mut answer);
+        if let Some((head, body)) = answer.end(&self.head) {
+            (self.deliver)(head, body, bulk);
+        }
+    }
+}
