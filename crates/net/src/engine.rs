@@ -30,7 +30,7 @@ use crate::Hub;
 use crate::bufs::Bufs;
 use crate::connection::{Connection, Read, Spare, UnderWay};
 use crate::hello::{HELLO_LEN, Hello, Status};
-use crate::hub::reply_to;
+use crate::hub::{refused, reply_to};
 use crate::incoming::Frame;
 use crate::limits::{Budget, Limits, Origin, Seat, Share};
 use crate::outgoing::{Bulk, Left, When};
@@ -48,6 +48,8 @@ const FRAME_MAX: Duration = Duration::from_secs(60);
 const HELLO_MAX: Duration = Duration::from_secs(5);
 /// A worker that has had nothing to do for this long frees its buffers, and ends if there are others.
 const WORKER_IDLE: Duration = Duration::from_secs(10);
+/// A worker looks for events at least so often, however much work is queued.
+const LOOK_EACH: u32 = 4;
 /// How long queued requests wait for busy workers before there is one more.
 const JOB_WAIT: Duration = Duration::from_millis(1);
 /// How long a worker waits in a system call before it leaves the rest to an event, if other workers are idle.
@@ -137,6 +139,8 @@ impl Engine {
             epoll::EventFlags::IN | epoll::EventFlags::ET,
         )?;
         let base = std::thread::available_parallelism().map_or(2, usize::from) + 1;
+        // One serves while one receives.
+        let limits = Limits { workers: limits.workers.max(2), ..limits };
         let base = base.max(3).min(limits.workers);
         let engine = Arc::new_cyclic(|me: &Weak<Engine>| {
             let freed = {
@@ -250,18 +254,22 @@ impl Engine {
     fn work(&self) {
         let mut spare = Spare::new(self.bufs.clone());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(1);
+        let mut turn = 0u32;
         while !self.ending.load(Ordering::SeqCst) {
-            if let Some(job) = self.next_job() {
+            turn = turn.wrapping_add(1);
+            // Connections that always have more bytes do not keep those with an event waiting.
+            let looks_first = turn.is_multiple_of(LOOK_EACH);
+            if !looks_first && let Some(job) = self.next_job() {
                 self.serve(job, &mut spare);
                 continue;
             }
-            if let Some(connection) = self.next_ready() {
+            if !looks_first && let Some(connection) = self.next_ready() {
                 self.receive(connection, &mut spare);
                 continue;
             }
             let idle = self.idle.fetch_add(1, Ordering::SeqCst) + 1;
             let has_work = self.ready.load(Ordering::SeqCst) > 0
-                || (self.jobs.load(Ordering::SeqCst) > 0 && idle > 1)
+                || (self.jobs.load(Ordering::SeqCst) > 0 && (idle > 1 || looks_first))
                 || self.ending.load(Ordering::SeqCst);
             events.clear();
             let has_jobs = self.jobs.load(Ordering::SeqCst) > 0;
@@ -422,7 +430,11 @@ impl Engine {
                     if frame.head.call == PING {
                         let Frame { head, share, .. } = frame;
                         self.answer(&connection, reply_to(&head), &[], &mut Buf::new(), share);
-                        continue;
+                        // As after a request: a peer that only pings holds no worker.
+                        if has_more || !connection.end() {
+                            self.push_ready(connection);
+                        }
+                        return;
                     }
                     connection.frames.fetch_add(1, Ordering::Relaxed);
                     let under_way = UnderWay::new(&connection);
@@ -683,10 +695,3 @@ impl Engine {
 /// Edge-triggered, so that a lone caller's request costs no call to watch its connection again.
 const READABLE: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
-
-fn refused(head: &Header) -> (Header, Vec<u8>) {
-    let why = format!("target {} is not served there (stopped, not started yet, or moved)", head.target);
-    let mut reply = reply_to(head);
-    reply.flags |= Flags::REFUSED;
-    (reply, why.into_bytes())
-}

@@ -136,3 +136,11 @@ pub(crate) fn reply_to(head: &Header) -> Header {
         ..*head
     }
 }
+
+/// The answer to a request for a target that is not here: nothing was done.
+pub(crate) fn refused(head: &Header) -> (Header, Vec<u8>) {
+    let why = format!("target {} is not served there (stopped, not started yet, or moved)", head.target);
+    let mut reply = reply_to(head);
+    reply.flags |= Flags::REFUSED;
+    (reply, why.into_bytes())
+}
