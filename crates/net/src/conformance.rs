@@ -55,6 +55,17 @@ impl Service for Echo {
     }
 }
 
+impl Echo {
+    /// Waits until so many requests are parked.
+    pub fn wait_for_parked(&self, n: usize) {
+        let until = soon();
+        while self.parked.lock().len() < n {
+            assert!(Instant::now() < until, "{} of {n} are parked", self.parked.lock().len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 const A: TargetId = TargetId(11);
 const B: TargetId = TargetId(12);
 
@@ -193,14 +204,6 @@ fn parking_rig(rig: Rig) -> (Rig, Arc<Echo>) {
     (rig, echo)
 }
 
-fn wait_for_parked(echo: &Echo, n: usize) {
-    let until = soon();
-    while echo.parked.lock().len() < n {
-        assert!(Instant::now() < until, "{} of {n} are parked", echo.parked.lock().len());
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 fn parked_requests_are_answered_in_any_order(rig: Rig) {
     let (rig, echo) = parking_rig(rig);
     let peer = (rig.peer)(A);
@@ -216,7 +219,7 @@ fn parked_requests_are_answered_in_any_order(rig: Rig) {
                 })
             })
             .collect();
-        wait_for_parked(&echo, 8);
+        echo.wait_for_parked(8);
         let mut parked = std::mem::take(&mut *echo.parked.lock());
         parked.rotate_left(3);
         for later in parked {
@@ -240,7 +243,7 @@ fn a_parked_request_that_is_dropped_ends(rig: Rig) {
             let mut into = Buf::new();
             peer.call(&mut request(PARKED, b"", &[], &mut into)).map(|_| ())
         });
-        wait_for_parked(&echo, 1);
+        echo.wait_for_parked(1);
         let begin = Instant::now();
         echo.parked.lock().clear();
         let got = waiting.join().expect("no panic");

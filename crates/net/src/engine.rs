@@ -583,7 +583,8 @@ impl Engine {
 
     fn flush(&self, connection: &Arc<Connection>) {
         match connection.outgoing.flush(&connection.socket, self.may_sleep(), &mut || false) {
-            Ok(Left::Queued) => {}
+            // Watched anew: another worker that found this one writing may have ended the watch.
+            Ok(Left::Queued) => self.watch_for_space(connection),
             Ok(Left::All | Left::Nothing) => {
                 connection.stuck_ms.store(0, Ordering::SeqCst);
                 self.watch(connection, READABLE);
@@ -661,8 +662,8 @@ impl Engine {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Ends the connections after `begin_stop`. Requests under way are answered if they end within `grace`; then all connections are cut, and the workers end.
-    /// False: workers are still in a service after `cut_wait`.
+    /// Ends the connections after `begin_stop`. Requests under way are answered if they end within `grace`; then all connections are cut, and
+    /// the workers end. False: workers are still in a service after `cut_wait`.
     pub fn stop(&self, grace: Duration, cut_wait: Duration) -> bool {
         self.all().iter().for_each(|connection| self.close_unused(connection));
         self.wait_until(grace, || self.connections.read().is_empty());

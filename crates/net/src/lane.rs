@@ -191,6 +191,7 @@ impl Lane {
         match wrote {
             _ if is_dead => Err(Unsent::Gone(self.host_is_dead())),
             Ok(Left::All | Left::Queued) => Ok(()),
+            Ok(Left::Nothing) if self.is_gone() => Err(Unsent::Gone("the connection was closed".into())),
             Ok(Left::Nothing) => Err(Unsent::Deadline),
             Err(gone) => {
                 let why = gone.to_string();

@@ -514,11 +514,7 @@ fn thousands_of_parked_requests_hold_no_worker() {
             peers[n % 4].send_more(call).expect("sent")
         })
         .collect();
-    let until = Instant::now() + Duration::from_secs(20);
-    while echo.parked.lock().len() < 2000 {
-        assert!(Instant::now() < until, "{} are parked", echo.parked.lock().len());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    echo.wait_for_parked(2000);
     ask(&*peers[0]).expect("a request beside them is served");
     let (workers, _) = server.load();
     assert!(workers <= 4, "{workers}");
@@ -576,4 +572,33 @@ fn a_host_that_vanishes_is_found_dead_soon() {
     assert!(got.expect_err("no answer").to_string().contains("its host has not answered"), "said why");
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
     drop(held.join());
+}
+
+/// The answers are longer than the sockets' buffers, and no thread reads them for a while.
+#[test]
+fn answers_that_wait_for_a_slow_reader_all_arrive() {
+    struct Large;
+    impl net::Service for Large {
+        fn serve(&self, _: &Header, body: &[u8], _: &[u8], answer: &mut net::Answer<'_>) {
+            answer.bulk.space(types::BULK_MAX).fill(body[0]);
+        }
+    }
+    let hub = Hub::new();
+    hub.add(T, Arc::new(Large));
+    let server = Server::listen("127.0.0.1:0", hub).expect("it listens");
+    let peer = Fabric::new(None).peer_at(&server.nid(), T);
+    for _ in 0..3 {
+        let mut bufs: Vec<_> = (0..96).map(|_| Buf::new()).collect();
+        let mut calls = calls(&mut bufs, Duration::from_secs(30));
+        let send = |(n, call): (usize, &mut Call<'_>)| {
+            (call.body, call.back) = (vec![n as u8], types::BULK_MAX);
+            peer.send_more(call).expect("sent")
+        };
+        let tickets: Vec<_> = calls.iter_mut().enumerate().map(send).collect();
+        std::thread::sleep(Duration::from_millis(100));
+        for (n, (ticket, call)) in tickets.into_iter().zip(&mut calls).enumerate() {
+            peer.receive(ticket, call).expect("an answer");
+            assert!(call.into.len() == types::BULK_MAX && call.into.iter().all(|b| *b == n as u8), "{n}");
+        }
+    }
 }
