@@ -73,7 +73,7 @@ fn has_place(limits: &Limits, open: usize, own: usize) -> bool {
     open < limits.connections && (open < easy || own < FEW)
 }
 
-/// What all peers of a server use.
+/// The use of a server by all peers.
 pub(crate) struct Budget {
     pub limits: Limits,
     open: AtomicUsize,
@@ -86,7 +86,7 @@ pub(crate) struct Budget {
     freed: Box<dyn Fn() + Send + Sync>,
 }
 
-/// What one peer uses.
+/// The use by one peer.
 #[derive(Default)]
 struct Use {
     connections: AtomicUsize,

@@ -22,7 +22,7 @@ use crate::nid::{Nid, socket_for};
 use crate::socket::{SLICE, read_hello, send_hello, tune};
 use crate::timing::Timing;
 
-/// Lanes for short frames, and for bulk. More of the first let several threads read at once; decision 0051 has the measurement.
+/// Lanes for short frames, and for bulk (decision 0051).
 const SHORT_LANES: usize = 8;
 const BULK_LANES: usize = 4;
 /// A connect that takes longer than this is to a host that is down; a lost SYN is sent again after 1 s.
@@ -33,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a probe of a silent host may take.
 const PROBE_MAX: Duration = Duration::from_millis(800);
 
-/// What all nodes of a fabric share.
+/// State that all nodes of a fabric share.
 #[derive(Default)]
 pub(crate) struct Common {
     /// This node's id; 0 if it is in no map.

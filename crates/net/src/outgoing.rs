@@ -90,7 +90,7 @@ impl When {
     }
 }
 
-/// What became of a frame. Without an error the connection goes on in any case.
+/// The outcome of writing a frame. Without an error the connection goes on in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// All of it was handed to the kernel, or the thread that writes now will do so.

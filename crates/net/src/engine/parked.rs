@@ -8,7 +8,7 @@ use crate::connection::{Connection, UnderWay};
 use crate::later::{Deliver, Parking};
 use crate::limits::Share;
 
-/// What a request holds until it is answered.
+/// A request's connection, its memory and its place among those under way, until it is answered.
 type Place = (Arc<Connection>, Share, UnderWay);
 
 /// A request at the worker that serves it, until it is parked.
