@@ -29,8 +29,11 @@ pub struct Echo {
     pub parked: Mutex<Vec<Later>>,
     /// Lines of call `LISTEN`, and the answers that came over them.
     pub lines: Mutex<Vec<Line>>,
-    pub answers: Arc<Mutex<Vec<(u64, Vec<u8>)>>>,
+    pub answers: Arc<Mutex<Numbered>>,
 }
+
+/// Request ids and bodies.
+pub type Numbered = Vec<(u64, Vec<u8>)>;
 
 /// Call number of a request that begins a line.
 pub const LISTEN: u16 = 0x7003;
@@ -271,7 +274,7 @@ fn a_parked_request_that_is_dropped_ends(rig: Rig) {
 /// A listener that keeps what it hears, and answers with the body reversed.
 #[derive(Default)]
 pub struct Ear {
-    pub heard: Mutex<Vec<(u64, Vec<u8>)>>,
+    pub heard: Mutex<Numbered>,
 }
 
 impl Service for Ear {

@@ -19,12 +19,13 @@ use crate::{Answer, Line, Service};
 /// Notices that wait for their acknowledgement. A listener acknowledges each within a round trip.
 const KEPT_MAX: usize = 256;
 
+/// In the place of an outbox's id: no outbox has it, since those are odd.
+const ENDED: u64 = u64::MAX - 1;
+
 /// The notices of one session, at the server.
 pub struct Outbox {
     /// Tells this outbox from an earlier one of the same session.
     id: u64,
-    /// Fields that each notice's header has.
-    head: Header,
     state: Mutex<State>,
 }
 
@@ -33,7 +34,8 @@ struct State {
     /// The number of the newest notice.
     last: u64,
     kept: VecDeque<Kept>,
-    line: Option<Line>,
+    /// The listener's line, and the fields that each notice's header has.
+    line: Option<(Line, Header)>,
 }
 
 struct Kept {
@@ -49,11 +51,10 @@ impl std::fmt::Debug for Outbox {
 }
 
 impl Outbox {
-    /// An empty outbox. `head` has the fields of each notice's header: target, session, file system.
-    pub fn new(head: Header) -> Arc<Outbox> {
+    pub fn new() -> Arc<Outbox> {
         // Drawn at random, and never 0.
-        let id = RandomState::new().hash_one(head.session.0) | 1;
-        Arc::new(Outbox { id, head, state: Mutex::default() })
+        let id = RandomState::new().hash_one(0) | 1;
+        Arc::new(Outbox { id, state: Mutex::default() })
     }
 
     pub fn id(&self) -> u64 {
@@ -65,7 +66,7 @@ impl Outbox {
     }
     /// True if a listener is there.
     pub fn is_heard(&self) -> bool {
-        self.state.lock().line.as_ref().is_some_and(Line::is_open)
+        self.state.lock().line.as_ref().is_some_and(|(line, _)| line.is_open())
     }
 
     /// Sends a notice, now or to the next listener.
@@ -87,9 +88,9 @@ impl Outbox {
     }
 
     fn send(&self, state: &mut State, kept: &Kept) {
-        let Some(line) = &state.line else { return };
+        let Some((line, head)) = &state.line else { return };
         let Kept { number, call, body } = kept;
-        let head = Header { call: *call, request: *number, body_len: body.len() as u32, ..self.head };
+        let head = Header { call: *call, request: *number, body_len: body.len() as u32, ..*head };
         // Under the lock, so that numbers leave in their order.
         if !line.send(&head, body) {
             state.line = None;
@@ -109,7 +110,8 @@ impl Outbox {
         let taken = if request.outbox == self.id { request.taken } else { 0 };
         let mut state = self.state.lock();
         state.kept.retain(|kept| kept.number > taken);
-        state.line = Some(line);
+        let Header { target, fs, session, .. } = answer.head;
+        state.line = Some((line, Header { target, fs, session, ..Header::default() }));
         let kept = std::mem::take(&mut state.kept);
         kept.iter().for_each(|kept| self.send(&mut state, kept));
         state.kept = kept;
@@ -179,12 +181,15 @@ impl Taken {
     }
 }
 
+/// Gets a notice's header and body.
+pub type Heard = Box<dyn Fn(&Header, &[u8]) + Send + Sync>;
+
 /// The service of a listener: takes the notices of one outbox and hands new ones over.
 pub struct Listener {
     taken: Arc<Taken>,
     begun: Mutex<Begun>,
     /// Gets a notice's header and body. It must not wait.
-    heard: Box<dyn Fn(&Header, &[u8]) + Send + Sync>,
+    heard: Heard,
 }
 
 #[derive(Default)]
@@ -196,19 +201,27 @@ struct Begun {
 }
 
 impl Listener {
-    pub fn new(taken: Arc<Taken>, heard: Box<dyn Fn(&Header, &[u8]) + Send + Sync>) -> Arc<Listener> {
+    pub fn new(taken: Arc<Taken>, heard: Heard) -> Arc<Listener> {
         Arc::new(Listener { taken, begun: Mutex::default(), heard })
     }
 
     /// The answer to `Listen` has come. True: look around (net-NT3).
     pub fn begin(&self, reply: &ListenReply) -> bool {
         let mut begun = self.begun.lock();
+        if begun.outbox == ENDED {
+            return false;
+        }
         let looks = self.taken.begin(reply);
         begun.outbox = reply.outbox;
         for (head, body) in std::mem::take(&mut begun.early) {
             self.take(reply.outbox, &head, &body);
         }
         looks
+    }
+
+    /// Ends it: when this returns, no notice is being handed over, and none will be.
+    pub fn end(&self) {
+        self.begun.lock().outbox = ENDED;
     }
 
     fn take(&self, outbox: u64, head: &Header, body: &[u8]) {
@@ -222,7 +235,7 @@ impl Listener {
 impl Service for Listener {
     fn serve(&self, head: &Header, body: &[u8], _: &[u8], answer: &mut Answer<'_>) {
         let mut begun = self.begun.lock();
-        // What was taken of another outbox acknowledges nothing of this one.
+        // Numbers of another outbox acknowledge no notice of this one.
         let taken = match begun.outbox {
             0 if begun.early.len() < KEPT_MAX => {
                 begun.early.push((*head, body.to_vec()));

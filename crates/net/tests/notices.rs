@@ -19,10 +19,6 @@ struct Box1 {
     outbox: Mutex<Arc<Outbox>>,
 }
 
-fn outbox() -> Arc<Outbox> {
-    Outbox::new(Header { target: T, ..Header::default() })
-}
-
 impl Service for Box1 {
     fn serve(&self, _: &Header, body: &[u8], _: &[u8], answer: &mut Answer<'_>) {
         let request = Listen::from_bytes(body).expect("a Listen");
@@ -60,7 +56,7 @@ impl Ear {
 }
 
 fn served() -> (Arc<Box1>, Server) {
-    let (hub, service) = (Hub::new(), Arc::new(Box1 { outbox: Mutex::new(outbox()) }));
+    let (hub, service) = (Hub::new(), Arc::new(Box1 { outbox: Mutex::new(Outbox::new()) }));
     hub.add(T, service.clone());
     (service, Server::listen("127.0.0.1:0", hub).expect("it listens"))
 }
@@ -118,7 +114,7 @@ fn after_a_restart_the_listener_looks_around_and_takes_the_new_notices() {
     let (_first, _) = ear.listen(&*peer);
     push(&service, 0..7);
     wait_until("seven came", || ear.modes().len() == 7);
-    *service.outbox.lock() = outbox();
+    *service.outbox.lock() = Outbox::new();
     push(&service, 100..102);
     assert!(!ear.taken.has_all(service.outbox.lock().id(), 0), "the next keep-alive shows it");
     let (_second, looks) = ear.listen(&*peer);

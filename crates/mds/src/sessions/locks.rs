@@ -3,18 +3,18 @@
 //! mds-K1: after a start no lock is granted before each known session has reclaimed its locks, or has ended.
 //! mds-K2: a lock belongs to a live session. A session leaves the list before its locks are dropped, and a grantee is looked up under the
 //!     shard's lock.
-//! mds-K3: only `AwaitLocks` waits here, for at most `PATIENCE_MAX`.
+//! mds-K3: no request waits here. A session is told by a notice that a lock it waits for is free.
 //!
 //! No lock is taken under a shard's lock, except that of a bell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use meta::lock::{Ask, LockTable, Owner, Range, Resource};
 use parking_lot::{Mutex, MutexGuard};
 use types::{Code, Fault, SessionId};
 use wire::lock::*;
+use wire::notice::{LocksFree, LookAround, TICKETS_MAX};
 use wire::{Empty, Header, Request};
 
 use crate::Core;
@@ -24,8 +24,6 @@ use crate::sessions::Session;
 
 /// Shards of flock locks, as many as a large machine has busy serving threads. fcntl locks have one shard more.
 const SHARDS: usize = 64;
-/// Longest wait of one request, which costs a connection and a serving thread.
-const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 pub struct Locks {
     /// The first shard has all fcntl locks, since deadlock detection looks at one table.
@@ -108,7 +106,7 @@ impl Core {
             return if req.wait { Ok(LockReply { outcome: LockOutcome::Wait }) } else { Err(self.grace()) };
         }
         let outcome = table.ask(&ask, self.clock.boot_ms());
-        self.wake(&mut table);
+        self.wake(table);
         Ok(LockReply { outcome })
     }
 
@@ -131,7 +129,7 @@ impl Core {
         let resource = (req.fid, req.space);
         let mut table = self.take_turn(session, &req.turn, resource)?;
         table.cancel(resource, session.id, req.ticket);
-        self.wake(&mut table);
+        self.wake(table);
         Ok(Empty {})
     }
 
@@ -139,7 +137,7 @@ impl Core {
         let resource = (req.fid, req.space);
         let mut table = self.take_turn(session, &req.turn, resource)?;
         table.drop_owner(resource, Owner { session: session.id, token: req.owner });
-        self.wake(&mut table);
+        self.wake(table);
         Ok(Empty {})
     }
 
@@ -147,30 +145,18 @@ impl Core {
         if req.waiting.len() > LOCKS_PER_CALL_MAX {
             return Err(Fault::new(Code::BadRequest, "too many tickets in one call"));
         }
-        let until = Instant::now() + Duration::from_millis(req.patience_ms as u64).min(PATIENCE_MAX);
-        let mut is_rung = false;
-        loop {
-            let ready = match self.locks.is_grace() {
-                true => vec![],
-                false => {
-                    let due = req.waiting.iter().filter(|w| self.is_due(session.id, w));
-                    due.map(|w| w.ticket).collect()
-                }
-            };
-            let left = until.saturating_duration_since(Instant::now());
-            if !ready.is_empty() || left.is_zero() || is_rung || self.is_stopping() {
-                return Ok(AwaitLocksReply { ready });
-            }
-            // The bell rang for a ticket that is younger than this call. It will be in the next call's list.
-            is_rung = session.lock_bell.wait(left);
+        if self.locks.is_grace() {
+            return Ok(AwaitLocksReply { ready: vec![] });
         }
+        let due = req.waiting.iter().filter(|w| self.is_due(session.id, w));
+        Ok(AwaitLocksReply { ready: due.map(|w| w.ticket).collect() })
     }
 
     fn is_due(&self, session: SessionId, waiting: &WaitingLock) -> bool {
         let resource = (waiting.fid, waiting.space);
         let mut table = self.locks.shard(resource).lock();
         let is_due = table.look(resource, session, waiting.ticket, self.clock.boot_ms());
-        self.wake(&mut table);
+        self.wake(table);
         is_due
     }
 
@@ -200,7 +186,7 @@ impl Core {
         for shard in &self.locks.shards {
             let mut table = shard.lock();
             table.drop_session(session);
-            self.wake(&mut table);
+            self.wake(table);
         }
         if self.locks.not_awaited(session) {
             self.end_grace();
@@ -213,7 +199,7 @@ impl Core {
         for shard in &self.locks.shards {
             let mut table = shard.lock();
             table.sweep(now_ms);
-            self.wake(&mut table);
+            self.wake(table);
         }
     }
 
@@ -226,19 +212,27 @@ impl Core {
         assert!(self.locks.awaited.lock().is_empty(), "mds-K1: the grace period ends after the last session");
         assert!(!self.locks.is_grace(), "mds-K1: the grace period ends once");
         tracing::info!("every client has reclaimed its locks; new ones are granted");
-        self.sessions.ids().iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+        self.sessions.each(|session| session.notices.push(&LookAround {}));
     }
 
     fn grace(&self) -> Fault {
         Fault::new(Code::NotReady, "this MDT waits for its clients to say which locks they hold; try again")
     }
 
-    /// Wakes waiters that are next in their queues.
-    fn wake(&self, table: &mut LockTable) {
+    /// Tells sessions of waiters that are next in their queues, after the table's lock is released.
+    fn wake(&self, mut table: MutexGuard<'_, LockTable>) {
         let mut woken = table.take_woken();
+        drop(table);
         woken.sort_unstable();
         woken.dedup();
-        woken.iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+        for some in woken.chunk_by(|a, b| a.0 == b.0) {
+            let Some(session) = self.sessions.get(some[0].0) else { continue };
+            for some in some.chunks(TICKETS_MAX) {
+                session
+                    .notices
+                    .push(&LocksFree { tickets: some.iter().map(|(_, ticket)| *ticket).collect() });
+            }
+        }
     }
 
     fn take_turn(

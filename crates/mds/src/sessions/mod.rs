@@ -16,11 +16,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use meta::View;
+use net::notices::Outbox;
 use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
-
-use crate::bell::Bell;
 
 /// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
 pub const KIND_SESSION: u8 = meta::keys::SESSION;
@@ -43,8 +42,8 @@ pub struct Session {
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
-    /// Rings when a lock that the client waits for may be free.
-    pub lock_bell: Bell,
+    /// What the client is told without a request of its own.
+    pub notices: Arc<Outbox>,
 }
 
 impl Session {
@@ -62,7 +61,7 @@ impl Session {
             seen_ms: AtomicU64::new(now_ms),
             orphaned: AtomicU64::new(0),
             lock_floor: AtomicU64::new(0),
-            lock_bell: Bell::default(),
+            notices: Outbox::new(),
         }
     }
 
@@ -186,6 +185,9 @@ impl Sessions {
     }
     pub fn ids(&self) -> Vec<SessionId> {
         self.0.load().0.iter().map(|(id, _)| *id).collect()
+    }
+    pub fn each(&self, tell: impl FnMut(&Arc<Session>)) {
+        self.0.load().all().for_each(tell);
     }
     pub fn count(&self) -> usize {
         self.0.load().0.len()
