@@ -83,6 +83,7 @@ impl Fs {
             name: settings.name.clone(),
             observer: settings.observer,
             claims: settings.claims.clone(),
+            own_locks: settings.own_locks,
             judges: AtomicBool::new(false),
             knows_groups: AtomicBool::new(false),
             retain_bytes_max: settings.retain_bytes_max,

@@ -34,6 +34,8 @@ bodies! {
         observer: bool,
         /// The users that the session may act for; kept with the session. OSTs ignore it.
         claims: Claims,
+        /// The client's kernel keeps its locks to itself, so they do not exclude those of others: the MDT gives no locks to others meanwhile.
+        own_locks: bool,
     }
     AttachReply {
         session: SessionId,

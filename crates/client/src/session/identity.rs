@@ -21,6 +21,7 @@ pub(crate) struct Identity {
     pub name: String,
     pub observer: bool,
     pub claims: Claims,
+    pub own_locks: bool,
     /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
     pub judges: AtomicBool,
     pub knows_groups: AtomicBool,

@@ -577,6 +577,7 @@ impl Link {
             name: self.id.name.clone(),
             observer: self.id.observer,
             claims: self.id.claims.clone(),
+            own_locks: self.id.own_locks && peer.is_fate_shared(),
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {

@@ -48,6 +48,7 @@ impl Core {
         // 1. The same client again, after a reconnect or a restart of this server.
         if let Some(session) = self.sessions.find(|s| s.client == req.client) {
             session.touch(now);
+            self.note_own_locks(session.id, req.own_locks);
             return Ok(self.attach_reply(session.id, self.executor.lead().slots.sequences(session.id)));
         }
         // 2. Other sessions: evict dead ones, wait until the live ones share.
@@ -58,6 +59,7 @@ impl Core {
         self.wait_for_others(req.client, now)?;
         // 3. A new session, durable before it is used, so that its requests can be replayed after a power loss.
         let session = self.begin_session(req, now)?;
+        self.note_own_locks(session.id, req.own_locks);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
         assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
         self.flush()?;

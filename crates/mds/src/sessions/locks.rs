@@ -4,11 +4,12 @@
 //! mds-K2: a lock belongs to a live session. A session leaves the list before its locks are dropped, and a grantee is looked up under the
 //!     shard's lock.
 //! mds-K3: no request waits here. A session is told by a notice that a lock it waits for is free.
+//! mds-K5: while a session's kernel keeps its locks to itself, no other session gets a lock: the MDT could not tell whether it is free.
 //!
 //! No lock is taken under a shard's lock, except that of a bell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use meta::lock::{Ask, LockTable, Owner, Range, Resource};
 use parking_lot::{Mutex, MutexGuard};
@@ -31,6 +32,8 @@ pub struct Locks {
     /// mds-K1: sessions that have not reclaimed yet.
     awaited: Mutex<Vec<SessionId>>,
     is_grace: AtomicBool,
+    /// mds-K5: the session whose kernel keeps its locks to itself; 0: none.
+    own: AtomicU64,
 }
 
 impl Locks {
@@ -40,6 +43,7 @@ impl Locks {
             shards: (0..=SHARDS).map(|_| Mutex::default()).collect(),
             is_grace: AtomicBool::new(!known.is_empty()),
             awaited: Mutex::new(known),
+            own: AtomicU64::new(0),
         }
     }
 
@@ -65,6 +69,14 @@ impl Locks {
         awaited.retain(|s| *s != session);
         awaited.is_empty() && self.is_grace.swap(false, Ordering::AcqRel)
     }
+}
+
+/// mds-K5.
+fn own_locks() -> Fault {
+    Fault::new(
+        Code::Unsupported,
+        "the mount of `stria up` keeps its locks to itself, so other mounts get none; start it with `-o flock`",
+    )
 }
 
 impl Core {
@@ -102,6 +114,10 @@ impl Core {
             ticket: req.wait.then_some(req.ticket),
         };
         let mut table = self.take_turn(session, &req.turn, ask.resource)?;
+        if self.has_foreign_locks(session.id) && req.kind != LockKind::Unlock {
+            tracing::warn!(session = session.id.0, "a lock is refused: {}", own_locks().detail);
+            return Ok(LockReply { outcome: LockOutcome::Full });
+        }
         if self.locks.is_grace() && req.kind != LockKind::Unlock {
             return if req.wait { Ok(LockReply { outcome: LockOutcome::Wait }) } else { Err(self.grace()) };
         }
@@ -111,6 +127,9 @@ impl Core {
     }
 
     fn on_test_lock(&self, session: &Session, req: &TestLock) -> Result<TestLockReply, Fault> {
+        if self.has_foreign_locks(session.id) {
+            return Err(own_locks());
+        }
         if self.locks.is_grace() {
             return Err(self.grace());
         }
@@ -181,8 +200,27 @@ impl Core {
         Ok(ReclaimReply { refused })
     }
 
+    /// mds-K5: notes whether the session's kernel keeps its locks.
+    pub fn note_own_locks(&self, session: SessionId, is_so: bool) {
+        match is_so {
+            true => self.locks.own.store(session.0, Ordering::SeqCst),
+            false => self.forget_own_locks(session),
+        }
+    }
+
+    fn forget_own_locks(&self, session: SessionId) {
+        let _ = self.locks.own.compare_exchange(session.0, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// mds-K5.
+    fn has_foreign_locks(&self, session: SessionId) -> bool {
+        let own = self.locks.own.load(Ordering::SeqCst);
+        own != 0 && own != session.0
+    }
+
     /// mds-K2: drops the locks of a session that has left the list.
     pub fn drop_locks(&self, session: SessionId) {
+        self.forget_own_locks(session);
         for shard in &self.locks.shards {
             let mut table = shard.lock();
             table.drop_session(session);

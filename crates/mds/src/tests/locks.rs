@@ -23,6 +23,7 @@ fn attach_second() -> Attach {
         session: SessionId(0),
         name: "client 2".into(),
         observer: false,
+        own_locks: false,
         claims: wire::session::Claims::All,
     }
 }
