@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use net::conformance::{Echo, QUICK};
@@ -365,5 +365,55 @@ fn a_server_that_accepts_no_more_connections_and_never_answers_costs_the_deadlin
         let got = ask_in_vain(&nid, 1, 0, WAIT);
         assert!(is_unknown(&got), "{got:?}");
         drop(held.join());
+    });
+}
+
+/// At this pace a whole answer takes a quarter of a minute.
+#[test]
+fn a_server_that_answers_one_byte_at_a_time_costs_the_deadline() {
+    for greets_slowly in [true, false] {
+        let (fake, is_over) = (Fake::tcp(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut socket = if greets_slowly { fake.accept() } else { fake.greet() };
+                let bytes = match greets_slowly {
+                    true => hello(),
+                    false => {
+                        let mut head = [0; HEADER_LEN];
+                        socket.read_exact(&mut head).expect("a request");
+                        answer_to(&Header::decode(&head).expect("a header"))
+                    }
+                };
+                for byte in bytes {
+                    if is_over.load(Ordering::SeqCst) || socket.write_all(&[byte]).is_err() {
+                        return;
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            });
+            let got = ask_in_vain(&fake.nid, 1, 0, WAIT);
+            is_over.store(true, Ordering::SeqCst);
+            assert!(if greets_slowly { is_definite(&got) } else { is_unknown(&got) }, "{got:?}");
+        });
+    }
+}
+
+#[test]
+fn a_server_that_sends_answers_to_no_request_without_a_pause_costs_the_deadline() {
+    let (fake, is_over) = (Fake::tcp(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut socket = fake.greet();
+            let answers = frame(Flags::REPLY, u64::MAX, &[3; 1000], &[4; 1000]).repeat(100);
+            let until = Instant::now() + PATIENCE;
+            while !is_over.load(Ordering::SeqCst) && Instant::now() < until {
+                if socket.write_all(&answers).is_err() {
+                    return;
+                }
+            }
+        });
+        let got = ask_in_vain(&fake.nid, 1, 0, WAIT);
+        is_over.store(true, Ordering::SeqCst);
+        assert!(is_unknown(&got), "{got:?}");
     });
 }
