@@ -417,3 +417,39 @@ fn a_server_that_sends_answers_to_no_request_without_a_pause_costs_the_deadline(
         assert!(is_unknown(&got), "{got:?}");
     });
 }
+
+/// Requests whose callers have given up do not gather in the client's memory.
+#[test]
+fn a_server_that_reads_nothing_for_long_gets_few_of_the_requests_that_have_ended() {
+    const MIB: usize = 1 << 20;
+    let fake = Fake::tcp();
+    let may_read = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let came = scope.spawn(|| {
+            let mut socket = fake.greet();
+            let until = Instant::now() + PATIENCE;
+            while !may_read.load(Ordering::SeqCst) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let mut bytes = vec![];
+            socket.read_to_end(&mut bytes).expect("read");
+            bytes
+        });
+        let fabric = Fabric::new(None);
+        let peer = fabric.peer_at(&fake.nid, T);
+        let mut unknown = 0;
+        for _ in 0..60 {
+            let got = ask_long(&*peer, 4 * MIB, 0, Duration::from_millis(30));
+            assert!(is_unknown(&got) || is_definite(&got), "{got:?}");
+            unknown += is_unknown(&got) as usize;
+        }
+        may_read.store(true, Ordering::SeqCst);
+        // One more on the same connection sends what is left of the one before.
+        let _ = ask_long(&*peer, 1, 0, Duration::from_secs(2));
+        drop((peer, fabric));
+        let bytes = came.join().expect("no panic");
+        assert!(bytes.len() < 30 * MIB, "{} MiB came of requests that had ended", bytes.len() / MIB);
+        let frames = bytes.len().div_ceil(4 * MIB);
+        assert!(frames.abs_diff(unknown) <= 1, "{unknown} ended as unknown, and {frames} came");
+    });
+}
