@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use net::conformance::{Echo, QUICK};
+use net::conformance::{Echo, PARKED, QUICK};
 use net::nid::{Address, Nid};
 use net::{Call, Fabric, HELLO_LEN, Hello, HelloStatus, Hub, Limits, NetError, Peer, Server};
 use socket2::{Domain, SockAddr, Socket, Type};
 use types::{Buf, NodeId, TargetId};
+use wire::frame::PING;
 use wire::{Flags, HEADER_LEN, Header};
 
 const T: TargetId = TargetId(11);
@@ -160,6 +161,26 @@ fn a_server_does_not_act_on_a_request_that_is_cut_after_any_byte_over_tcp() {
 #[test]
 fn a_server_does_not_act_on_a_request_that_is_cut_after_any_byte_over_unix_sockets() {
     requests_are_cut_after_each_byte(&format!("unix:{}", socket_path("requests").display()));
+}
+
+/// The bytes and the end may come before the server's first look, and then no event tells of the end alone.
+#[test]
+fn a_server_notices_a_client_that_ends_right_behind_a_whole_frame() {
+    let hub = Hub::new();
+    hub.add(T, Arc::new(Echo::default()));
+    let server = Server::listen("127.0.0.1:0", hub).expect("it listens");
+    for call in [PING, QUICK, PARKED] {
+        let head = Header { call, target: T, request: 1, ..Header::default() };
+        let bytes = [hello(), head.encode(&[]).to_vec()].concat();
+        for n in 0..300 {
+            let mut socket = dial(&server);
+            socket.write_all(&bytes).expect("written");
+            let begin = Instant::now();
+            end(socket, End::Shutdown);
+            let took = begin.elapsed();
+            assert!(took < Duration::from_secs(5), "call {call:#x}, connection {n}: after {took:?}");
+        }
+    }
 }
 
 /// A listener of a server that the test itself plays.
