@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     /// It is in no list of the engine, and is read again when an answer has left.
     pub is_paused: AtomicBool,
     pub is_closed: AtomicBool,
+    /// An event told that the other end sends no more. No other event follows, so it is read until its end comes.
+    pub is_ending: AtomicBool,
     state: AtomicU8,
     receiving: Mutex<Receiving>,
     /// Milliseconds of the engine's clock: when bytes came last, and when the present frame began (0: between frames).
@@ -76,7 +78,7 @@ impl Spare {
 /// The outcome of one reading.
 pub(crate) enum Read {
     Greeting(Box<[u8; HELLO_LEN]>),
-    /// `has_more`: bytes behind it were received.
+    /// `has_more`: bytes behind it were received, or the connection's end is to be read.
     Frame {
         frame: Frame<Share>,
         has_more: bool,
@@ -99,6 +101,7 @@ impl Connection {
             under_way: AtomicUsize::new(0),
             is_paused: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             state: AtomicU8::new(IDLE),
             receiving: Mutex::new(receiving),
             heard_ms: AtomicU32::new(now_ms),
@@ -177,7 +180,8 @@ impl Connection {
                         (begin, end) = (0, receive_now(&self.socket, &mut spare.ahead)?.unwrap_or(0));
                     }
                     *rest = spare.ahead[begin..end].to_vec();
-                    return Ok(Read::Frame { frame, has_more: begin < end });
+                    let has_more = begin < end || self.is_ending.load(Ordering::SeqCst);
+                    return Ok(Read::Frame { frame, has_more });
                 }
                 Step::Held => {
                     *rest = spare.ahead[begin..end].to_vec();

@@ -326,11 +326,9 @@ impl Engine {
         if flags.contains(epoll::EventFlags::OUT) {
             self.flush(&connection);
         }
-        let readable = epoll::EventFlags::IN
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::HUP
-            | epoll::EventFlags::ERR;
-        if flags.intersects(readable) && connection.begin() {
+        let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        connection.is_ending.fetch_or(flags.intersects(ended), Ordering::SeqCst);
+        if flags.intersects(ended | epoll::EventFlags::IN) && connection.begin() {
             self.receive(connection, spare);
         }
     }
