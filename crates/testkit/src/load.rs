@@ -37,6 +37,8 @@ const SERVING_THREADS_MAX: u64 = 64;
 const FILES_BESIDE: u64 = 64;
 /// Space for the slots of a session in an OST's checkpoint: 1.7 KiB in less than a 1500th of the medium.
 const OST_BYTES_PER_SESSION: u64 = 4 << 20;
+/// Longest clean stop of a server.
+const STOP_MAX: Duration = Duration::from_secs(20);
 /// How long memory is left alone before it is measured.
 const SETTLE: Duration = Duration::from_secs(2);
 
@@ -72,6 +74,16 @@ pub struct Server {
     pub back: Taken,
 }
 
+/// The servers are ended and started again.
+#[derive(Clone, Debug, Default)]
+pub struct Outage {
+    /// From its begin until the servers are started, and until the last session is back.
+    pub started: Duration,
+    pub back: Duration,
+    /// Operations since.
+    pub stats: Stats,
+}
+
 /// The results of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -79,11 +91,11 @@ pub struct Report {
     pub connections: u64,
     pub attach: Duration,
     pub servers: Vec<Server>,
+    /// Growth of the kernel's memory by all ends of the connections.
+    pub kernel_bytes: u64,
     pub calm: Stats,
-    /// From the kill to the last session that is back, and until the servers were started.
-    pub back: Duration,
-    pub started: Duration,
-    pub outage: Stats,
+    pub kill: Outage,
+    pub restart: Outage,
     pub leave: Duration,
     /// Sessions that the targets have after all have left.
     pub left: u64,
@@ -102,6 +114,7 @@ pub fn run(
     };
     let roles = [("MDS", Role::Mds), ("OSS", Role::Oss(0))];
     let look = |cluster: &Cluster, role| Taken::by(cluster.pid(role).context("the server runs")?);
+    let kernel_before = process::kernel_bytes()?;
     for (name, role) in roles {
         report.servers.push(Server { name, before: look(cluster, role)?, ..Server::default() });
     }
@@ -114,6 +127,7 @@ pub fn run(
     for (server, (_, role)) in report.servers.iter_mut().zip(roles) {
         server.idle = look(cluster, role)?;
     }
+    report.kernel_bytes = process::kernel_bytes()?.saturating_sub(kernel_before);
     // 2. Some work.
     order(&mut crew, "look")?;
     order(&mut crew, "work")?;
@@ -123,27 +137,39 @@ pub fn run(
     }
     report.calm = order(&mut crew, "look")?;
     // 3. The servers die, and come back on the same ports and media.
-    order(&mut crew, "outage")?;
+    order(&mut crew, "killed")?;
     let began = Instant::now();
     for (_, role) in roles {
         cluster.kill(role)?;
     }
-    for (_, role) in roles {
-        cluster.start_role(role)?;
-    }
-    report.started = began.elapsed();
-    order(&mut crew, "back")?;
-    report.back = began.elapsed();
+    report.kill = come_back(cluster, &mut crew, began)?;
     for (server, (_, role)) in report.servers.iter_mut().zip(roles) {
         server.back = look(cluster, role)?;
     }
-    report.outage = order(&mut crew, "look")?;
-    // 4. All sessions leave.
+    // 4. They are stopped cleanly, with checkpoints of all sessions.
+    let began = Instant::now();
+    for (_, role) in roles {
+        cluster.terminate(role, STOP_MAX)?;
+    }
+    order(&mut crew, "stopped")?;
+    report.restart = come_back(cluster, &mut crew, began)?;
+    // 5. All sessions leave.
     let began = Instant::now();
     order(&mut crew, "leave")?;
     report.leave = began.elapsed();
     report.left = sessions_left(&cluster.mgs())?;
     Ok(report)
+}
+
+/// Starts the servers and waits until all sessions are back.
+fn come_back(cluster: &mut Cluster, crew: &mut [Process], began: Instant) -> Result<Outage> {
+    for role in [Role::Mds, Role::Oss(0)] {
+        cluster.start_role(role)?;
+    }
+    let started = began.elapsed();
+    order(crew, "back")?;
+    let back = began.elapsed();
+    Ok(Outage { started, back, stats: order(crew, "look")? })
 }
 
 /// Sessions that the targets still have.
@@ -189,19 +215,20 @@ impl Report {
     /// The bars that are not met.
     pub fn missed(&self, plan: &Plan) -> Vec<String> {
         let mut missed = Vec::new();
-        let errors = self.calm.errors + self.outage.errors;
+        let all = [&self.calm, &self.kill.stats, &self.restart.stats];
+        let errors = all.iter().map(|stats| stats.errors).sum::<u64>();
         if errors > 0 {
-            let shown = self.calm.shown.iter().chain(&self.outage.shown).cloned().collect::<Vec<_>>();
+            let shown = all.iter().flat_map(|stats| stats.shown.clone()).collect::<Vec<_>>();
             missed.push(format!("{errors} operations failed: {}", shown.join("; ")));
         }
         if self.left > 0 {
             missed.push(format!("{} sessions have not ended", self.left));
         }
-        if self.back > plan.back_within {
-            missed.push(format!(
-                "the sessions came back after {:?}, not within {:?}",
-                self.back, plan.back_within
-            ));
+        for Outage { back, .. } in [&self.kill, &self.restart] {
+            if *back > plan.back_within {
+                let within = plan.back_within;
+                missed.push(format!("the sessions came back after {back:?}, not within {within:?}"));
+            }
         }
         for Server { name, idle, active, back, .. } in &self.servers {
             for at in [idle, active, back] {
@@ -246,14 +273,20 @@ impl fmt::Display for Report {
                 back.files
             )?;
         }
+        let ends = 2 * self.servers.len() as u64 * connections;
+        let each = self.kernel_bytes as f64 / ends as f64 / 1024.0;
+        writeln!(f, "kernel: {} MiB, {each:.1} KiB for each end of a connection", self.kernel_bytes >> 20)?;
         write_times(f, "active", &self.calm)?;
-        writeln!(
-            f,
-            "servers killed and started in {}, all sessions back after {}",
-            secs(self.started),
-            secs(self.back)
-        )?;
-        write_times(f, "outage", &self.outage)?;
+        for (what, outage) in [("killed", &self.kill), ("stopped", &self.restart)] {
+            let Outage { started, back, stats } = outage;
+            writeln!(
+                f,
+                "servers {what} and started in {}, all sessions back after {}",
+                secs(*started),
+                secs(*back)
+            )?;
+            write_times(f, what, stats)?;
+        }
         write!(f, "detach of all {}", secs(self.leave))
     }
 }

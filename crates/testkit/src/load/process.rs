@@ -95,3 +95,10 @@ impl Taken {
         Ok(Taken { rss_bytes: number("VmRSS:")? << 10, threads: number("Threads:")?, files })
     }
 }
+
+/// The kernel's own memory, of which sockets are a part.
+pub fn kernel_bytes() -> Result<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let line = text.lines().find_map(|l| l.strip_prefix("Slab:")).context("Slab")?;
+    Ok(line.split_whitespace().next().context("a number")?.parse::<u64>()? << 10)
+}

@@ -20,8 +20,8 @@ use super::worker::Shared;
 
 /// As in the client: the MDT hears of a session each second, an OST three times per session time-out.
 const MDT_ALIVE_EACH: Duration = Duration::from_secs(1);
-/// Pause before the session asks again whether it may send new requests to a restarted OST.
-const TURN_PAUSE: Duration = Duration::from_millis(250);
+/// As in the client: pause before the session asks again whether it may send new requests to a restarted OST.
+const TURN_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a refusal of an attach, which is an error.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
@@ -41,9 +41,18 @@ pub struct Session {
     has_turn: bool,
     was_attached: bool,
     outage: u64,
-    /// Incarnations of MDT and OST before the outage; `None`: the session is back.
-    before: Option<[Incarnation; 2]>,
+    back: Back,
     work: Work,
+}
+
+/// What an outage still asks of the session.
+enum Back {
+    /// It is back, or there was no outage.
+    Here,
+    /// A request to each target.
+    Asked,
+    /// A request to each target after these incarnations of MDT and OST.
+    After([Incarnation; 2]),
 }
 
 /// The next time at which a session is due, or the reason why a step went no further.
@@ -66,7 +75,7 @@ impl Session {
             has_turn: false,
             was_attached: false,
             outage: 0,
-            before: None,
+            back: Back::Here,
             work: Work::default(),
         })
     }
@@ -76,7 +85,9 @@ impl Session {
         let outage = shared.outage();
         if outage != self.outage {
             self.outage = outage;
-            self.before = Some([self.mdt.last, self.ost.last]);
+            // A server that was stopped cleanly keeps its incarnation.
+            let last = [self.mdt.last, self.ost.last];
+            self.back = if shared.is_clean() { Back::Asked } else { Back::After(last) };
         }
         if is_active && self.was_attached {
             self.work.begin_if_due();
@@ -115,8 +126,10 @@ impl Session {
             shared.count_attached();
         }
         // 3. After an outage: a request to each target.
-        if let Some(before) = self.before {
-            self.come_back(shared, before)?;
+        match self.back {
+            Back::After([mdt, ost]) if mdt == self.mdt.incarnation || ost == self.ost.incarnation => {}
+            Back::After(_) | Back::Asked => self.come_back(shared)?,
+            Back::Here => {}
         }
         // 4. The operation that has begun.
         if self.work.is_begun() {
@@ -278,10 +291,7 @@ impl Session {
 
     // ---- outages and the end ----
 
-    fn come_back(&mut self, shared: &Shared, before: [Incarnation; 2]) -> Stepped {
-        if [self.mdt.incarnation, self.ost.incarnation].iter().zip(&before).any(|(now, old)| now == old) {
-            return Ok(());
-        }
+    fn come_back(&mut self, shared: &Shared) -> Stepped {
         match self.mdt.ask(self.id, 0, &GetAttr { fid: Fid::ROOT }) {
             Said::Done(_) => {}
             Said::Again => return Err(Instant::now() + self.mdt.pause()),
@@ -289,7 +299,7 @@ impl Session {
             Said::Refused(fault) => return Err(self.failed(shared, &format!("stat of the root: {fault}"))),
         }
         self.keep_ost_alive()?;
-        self.before = None;
+        self.back = Back::Here;
         shared.count_back();
         Ok(())
     }

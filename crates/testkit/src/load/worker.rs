@@ -23,7 +23,7 @@ use super::session::Session;
 use super::work::Op;
 
 /// Threads of a process that drive sessions.
-pub const DRIVERS: usize = 16;
+pub const DRIVERS: usize = 48;
 /// A hundredth of the sessions is active at any moment, and each of them for this long.
 const ACTIVE_SHARE: usize = 100;
 const ACTIVE_FOR: Duration = Duration::from_secs(1);
@@ -56,6 +56,8 @@ pub struct Place {
 pub struct Shared {
     pub place: Place,
     outage: AtomicU64,
+    /// The last outage was a clean stop.
+    is_clean: AtomicBool,
     attached: AtomicU64,
     back: AtomicU64,
     stats: Mutex<Stats>,
@@ -72,6 +74,14 @@ struct Stats {
 impl Shared {
     pub fn outage(&self) -> u64 {
         self.outage.load(Ordering::SeqCst)
+    }
+    fn begin_outage(&self, is_clean: bool) {
+        self.back.store(0, Ordering::SeqCst);
+        self.is_clean.store(is_clean, Ordering::SeqCst);
+        self.outage.fetch_add(1, Ordering::SeqCst);
+    }
+    pub fn is_clean(&self) -> bool {
+        self.is_clean.load(Ordering::SeqCst)
     }
     pub fn count_attached(&self) {
         self.attached.fetch_add(1, Ordering::SeqCst);
@@ -256,10 +266,8 @@ pub fn work(orders: &Orders) -> Result<()> {
             }
             "work" => drive.is_working.store(true, Ordering::SeqCst),
             "look" => said = drive.take_stats(),
-            "outage" => {
-                drive.shared.back.store(0, Ordering::SeqCst);
-                drive.shared.outage.fetch_add(1, Ordering::SeqCst);
-            }
+            "killed" => drive.shared.begin_outage(false),
+            "stopped" => drive.shared.begin_outage(true),
             "back" => drive.wait_for_all(&drive.shared.back, "came back")?,
             "leave" => drive.leave(),
             other => bail!("the order {other:?} is not known"),
@@ -280,9 +288,8 @@ fn prepare(orders: &Orders, map: &ClusterMap) -> Result<Drive> {
     let mdt = map.mdt_of(fs.id, types::Fid::ROOT).context("the map has an MDT")?.primary;
     let [ost] = map.ost_mirrors(fs.id)[..] else { bail!("the load wants exactly one OST") };
     let place = Place { fs: fs.id, fs_uuid: fs.uuid, mdt, ost: ost.primary };
-    let (attached, back) = Default::default();
-    let shared =
-        Arc::new(Shared { place, outage: AtomicU64::new(0), attached, back, stats: Mutex::default() });
+    let (outage, is_clean, attached, back, stats) = Default::default();
+    let shared = Arc::new(Shared { place, outage, is_clean, attached, back, stats });
     let mut seats = Vec::with_capacity(orders.sessions as usize);
     let mut node = None;
     for n in 0..orders.sessions {
