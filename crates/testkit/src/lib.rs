@@ -1,8 +1,9 @@
-//! The test kit: clusters of real processes to be killed, clusters in this process whose power can be cut, and seeded
-//! randomness.
+//! The test kit: clusters of real processes to be killed, thousands of sessions at them, clusters in this process whose power can be
+//! cut, and seeded randomness.
 
 pub mod cluster;
 pub mod linear;
+pub mod load;
 pub mod rng;
 pub mod story;
 

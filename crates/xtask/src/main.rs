@@ -1,6 +1,7 @@
 //! `cargo xtask`: what a developer does with this repository beside building it.
 
 mod bars;
+mod load;
 mod locker;
 mod long;
 mod suite;
@@ -77,6 +78,21 @@ enum Task {
         #[arg(long, default_value = "")]
         rows: String,
     },
+    /// Thousands of sessions at one MDT and one OST over TCP on loopback (release build), which are killed and started again. Prints what
+    /// the sessions cost the servers, latencies, and how long they take to attach and to come back; fails if a bar is not met.
+    Load {
+        #[arg(long, default_value_t = 10_000)]
+        sessions: u64,
+        /// How long the active sessions work before the servers are killed.
+        #[arg(long, default_value_t = 10)]
+        seconds: u64,
+        /// Where the cluster lives; default: a directory below the system's temporary one.
+        #[arg(long)]
+        dir: Option<PathBuf>,
+    },
+    /// Drives sessions; started by `load` and `suite`.
+    #[command(hide = true)]
+    LoadWorker(load::WorkerArgs),
     /// Takes locks as it is told; started by `suite`.
     #[command(hide = true)]
     Locker,
@@ -145,6 +161,8 @@ fn main() -> Result<()> {
         Task::Cluster { osts, ost_size, dir } => {
             cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir))
         }
+        Task::Load { sessions, seconds, dir } => load::load(&binary()?, &work_dir(dir), sessions, seconds),
+        Task::LoadWorker(args) => load::work(args),
         Task::Locker => locker::run(),
         Task::StormWorker(orders) => suite::storm::work(orders),
         Task::HoldMemory => bars::warm::hold(),

@@ -40,7 +40,8 @@ pub enum Verdict {
 /// All slots. The sessions are those of the table's records of kind 7.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// Shared with a checkpoint that is being written.
+    /// Of each session the slots up to the last one that was used, since most clients use few. Shared with a checkpoint that is being
+    /// written.
     sessions: HashMap<SessionId, Arc<Vec<Option<Last>>>>,
     /// Bytes of all slots in a checkpoint.
     bytes: u64,
@@ -54,7 +55,7 @@ impl Slots {
     pub fn admit(&self, origin: &Origin) -> Result<Verdict, Fault> {
         check_slot(origin.session, origin.slot)?;
         let slots = self.sessions.get(&origin.session).ok_or_else(|| unknown(origin.session))?;
-        let Some(last) = &slots[origin.slot as usize] else { return Ok(Verdict::New) };
+        let Some(Some(last)) = slots.get(origin.slot as usize) else { return Ok(Verdict::New) };
         let done = SlotDone { sequence: last.sequence, seq: last.seq, answer: 0 };
         Ok(match admit(done, origin.sequence) {
             Admission::New => Verdict::New,
@@ -69,10 +70,10 @@ impl Slots {
 
     /// The highest sequence that was carried out in each slot.
     pub fn sequences(&self, session: SessionId) -> Vec<u32> {
-        match self.sessions.get(&session) {
-            Some(slots) => slots.iter().map(|s| s.as_ref().map_or(0, |l| l.sequence)).collect(),
-            None => vec![0; SLOTS as usize],
-        }
+        let used = self.sessions.get(&session).into_iter().flat_map(|slots| slots.iter());
+        let mut all: Vec<_> = used.map(|slot| slot.as_ref().map_or(0, |last| last.sequence)).collect();
+        all.resize(SLOTS as usize, 0);
+        all
     }
 
     /// Applies an entry: replies of its members, and sessions that began or ended. `first`: seq of the first member.
@@ -95,7 +96,7 @@ impl Slots {
     }
 
     pub fn begin(&mut self, session: SessionId) {
-        self.sessions.entry(session).or_insert_with(|| Arc::new(vec![None; SLOTS as usize]));
+        self.sessions.entry(session).or_default();
     }
 
     fn end(&mut self, session: SessionId) {
@@ -108,8 +109,13 @@ impl Slots {
 
     /// Notes the last request of a slot. Does nothing if the session is unknown: then it ended later in the log.
     fn note(&mut self, session: SessionId, slot: u32, last: Last) {
-        let slots = self.sessions.get_mut(&session).map(Arc::make_mut);
-        let Some(place) = slots.and_then(|s| s.get_mut(slot as usize)) else { return };
+        let Some(slots) = self.sessions.get_mut(&session).filter(|_| slot < SLOTS).map(Arc::make_mut) else {
+            return;
+        };
+        if slots.len() <= slot as usize {
+            slots.resize(slot as usize + 1, None);
+        }
+        let place = &mut slots[slot as usize];
         self.bytes += slot_bytes(&last);
         if let Some(old) = place.replace(last) {
             assert!(self.bytes >= slot_bytes(&old), "mds-I1: the replaced slot is in the sum");
@@ -147,9 +153,11 @@ impl Slots {
         Ok(())
     }
 
-    /// Drops slots of sessions that are not in `known`, and adds empty ones for known sessions without slots.
+    /// Drops slots of sessions that are not in `known`, and adds empty ones for known sessions without slots. `known` is in order.
     pub fn keep_only(&mut self, known: &[SessionId]) {
-        let gone: Vec<SessionId> = self.sessions.keys().filter(|s| !known.contains(s)).copied().collect();
+        assert!(known.is_sorted(), "mds-S2: the list of sessions is in order");
+        let is_gone = |s: &&SessionId| known.binary_search(s).is_err();
+        let gone: Vec<SessionId> = self.sessions.keys().filter(is_gone).copied().collect();
         gone.into_iter().for_each(|s| self.end(s));
         known.iter().for_each(|s| self.begin(*s));
         debug_assert!(known.iter().all(|s| self.sessions.contains_key(s)), "mds-I2: every session has slots");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::Answer;
-use types::{Code, Fault, Fid, SessionId, Uuid};
+use types::{Code, Fault, Fid, Seq, SessionId, Uuid};
 use wire::Empty;
 use wire::notice::{Evicted, Listen, ListenReply, ModeChanged};
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
@@ -25,8 +25,11 @@ const UNRIVALLED_FACTOR: u64 = 6;
 const REAP_MAX: usize = 64;
 /// Orphans of all sessions that one look reads.
 const ORPHANS_AT_ONCE: usize = 4096;
-/// Most sessions at a time, as many as an OST accepts from several MDTs. Each has 64 slots with an answer in each.
-pub const SESSIONS_MAX: usize = 4096;
+/// Most sessions at a time, as many as an OST accepts. An idle one takes about 1 KiB of memory beside its connection; one that has had
+/// requests in all 64 slots has an answer of some hundred bytes in each.
+pub const SESSIONS_MAX: usize = 32_768;
+/// Clients that a refusal names.
+const NAMED_MAX: usize = 4;
 
 impl Core {
     pub fn on_attach(&self, req: &Attach) -> Result<AttachReply, Fault> {
@@ -43,44 +46,48 @@ impl Core {
         if req.observer {
             return Ok(self.attach_reply(SessionId(0), vec![]));
         }
-        let _one = self.ending.lock();
-        let now = self.clock.boot_ms();
-        // 1. The same client again, after a reconnect or a restart of this server.
-        if let Some(session) = self.sessions.find(|s| s.client == req.client) {
-            session.touch(now);
-            self.note_own_locks(session.id, req.own_locks);
-            return Ok(self.attach_reply(session.id, self.executor.lead().slots.sequences(session.id)));
-        }
-        // 2. Other sessions: evict dead ones, wait until the live ones share.
-        for id in self.sessions.ids() {
-            self.end_if_dead(id, now)?;
-        }
-        self.check_sessions()?;
-        self.wait_for_others(req.client, now)?;
-        // 3. A new session, durable before it is used, so that its requests can be replayed after a power loss.
-        let session = self.begin_session(req, now)?;
+        let session = self.find_or_begin(req)?;
         self.note_own_locks(session.id, req.own_locks);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
-        assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
-        self.flush()?;
+        // A new session is durable before it is used, so that its requests can be replayed after a power loss. One flush serves all
+        // clients that attach at the same time.
+        if self.volume.flushed_seq() < Seq(session.begun.load(Ordering::SeqCst)) {
+            self.flush()?;
+        }
         let slots = self.executor.lead().slots.sequences(session.id);
         Ok(self.attach_reply(session.id, slots))
     }
 
-    /// Evicts session `id` if it was silent for its time-out.
-    fn end_if_dead(&self, id: SessionId, now: u64) -> Result<(), Fault> {
-        let Some(holder) = self.sessions.get(id) else { return Ok(()) };
-        let silent = holder.silent_ms(now);
-        if silent < self.session_ttl_ms() {
-            return Ok(());
+    fn find_or_begin(&self, req: &Attach) -> Result<Arc<Session>, Fault> {
+        let _one = self.ending.lock();
+        let now = self.clock.boot_ms();
+        // 1. The same client again, after a reconnect or a restart of this server.
+        if let Some(session) = self.sessions.of_client(req.client) {
+            session.touch(now);
+            return Ok(session);
         }
-        tracing::info!(
-            session = id.0,
-            client = holder.name,
-            silent_ms = silent,
-            "a dead session makes way for a new client"
-        );
-        self.evict(id)
+        // 2. Other sessions: evict dead ones, wait until the live ones share.
+        self.end_dead(now)?;
+        self.check_sessions()?;
+        self.wait_for_others(req.client, now)?;
+        // 3. A new session.
+        let session = self.begin_session(req, now)?;
+        assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
+        Ok(session)
+    }
+
+    /// Evicts sessions that were silent for their time-out.
+    fn end_dead(&self, now: u64) -> Result<(), Fault> {
+        for session in self.sessions.silent(self.session_ttl_ms(), now) {
+            tracing::info!(
+                session = session.id.0,
+                client = session.name,
+                silent_ms = session.silent_ms(now),
+                "a dead session makes way for a new client"
+            );
+            self.evict(session.id)?;
+        }
+        Ok(())
     }
 
     /// Refuses a session too many. The client asks again, and is accepted when another session has ended.
@@ -104,7 +111,7 @@ impl Core {
         self.ensure_era()?;
         let is_let_in = || {
             let before = self.sharers.mode();
-            let is_let_in = self.sharers.ask_to_share(&self.sessions.ids(), client, now);
+            let is_let_in = self.sharers.ask_to_share(&self.sessions, client, now);
             self.tell_mode(before);
             is_let_in
         };
@@ -116,13 +123,16 @@ impl Core {
         if is_let_in() {
             return Ok(());
         }
-        let names: Vec<_> = self
-            .sessions
-            .ids()
+        let awaited = self.sharers.awaited(NAMED_MAX);
+        let mut names: Vec<_> = awaited
             .iter()
             .filter_map(|id| self.sessions.get(*id))
             .map(|s| format!("{} (heard of {} s ago)", s.name, s.silent_ms(now) / 1000))
             .collect();
+        let others = self.sharers.awaited_count().saturating_sub(names.len());
+        if others > 0 {
+            names.push(format!("{others} more"));
+        }
         Err(Fault::new(
             Code::NotReady,
             format!(
@@ -138,7 +148,7 @@ impl Core {
 
     pub fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
         let mut made = None;
-        self.transact(&no_lease(), &mut |txn| {
+        let done = self.transact(&no_lease(), &mut |txn| {
             let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now);
             let (key, value) = session.to_record();
             meta::Txn::put(txn, key, value);
@@ -147,6 +157,7 @@ impl Core {
         })?;
         let session =
             Arc::new(made.ok_or_else(|| Fault::new(Code::NotReady, "no session was made; try again"))?);
+        session.begun.store(done.seq.0, Ordering::SeqCst);
         let before = self.sharers.mode();
         self.sharers.begin(session.id, session.client, self.sessions.count());
         self.tell_mode(before);
@@ -212,15 +223,18 @@ impl Core {
         // Beside other sessions, opens and locks of a dead one block others, so it is evicted sooner.
         let factor = if self.sessions.count() > 1 { 1 } else { UNRIVALLED_FACTOR };
         let limit = self.session_ttl_ms().saturating_mul(factor);
-        for (id, name, silent_ms) in self.sessions.list(now) {
-            if silent_ms < limit {
-                continue;
-            }
+        for session in self.sessions.silent(limit, now) {
+            let (id, silent_ms) = (session.id, session.silent_ms(now));
             let _one = self.ending.lock();
             // The client may have sent something while this thread waited for the lock.
-            let is_dead = self.sessions.get(id).is_some_and(|s| s.silent_ms(self.clock.boot_ms()) >= limit);
+            let is_dead = session.silent_ms(self.clock.boot_ms()) >= limit && self.sessions.get(id).is_some();
             if is_dead {
-                tracing::info!(session = id.0, client = name, silent_ms, "session ended: its client is gone");
+                tracing::info!(
+                    session = id.0,
+                    client = session.name,
+                    silent_ms,
+                    "session ended: its client is gone"
+                );
                 if let Err(fault) = self.evict(id) {
                     tracing::warn!(session = id.0, %fault, "a dead session could not be ended; it will be tried again");
                 }
@@ -228,7 +242,7 @@ impl Core {
         }
         self.reap_overdue();
         let before = self.sharers.mode();
-        self.sharers.rest(&self.sessions.ids(), now);
+        self.sharers.rest(self.sessions.count(), now);
         self.tell_mode(before);
     }
 

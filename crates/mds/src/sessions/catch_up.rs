@@ -9,7 +9,7 @@
 //! mds-X7: one that has said nothing of a restarted target for `PATIENCE` is not waited for: it may be cut off from that target alone. One
 //!     that is dead is not waited for when its session ends.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use types::layout::STRIPES_MAX;
@@ -33,6 +33,10 @@ struct Users {
     said: HashMap<SessionId, Said>,
     /// The newest incarnation that was named, and when first.
     newest: (Incarnation, Instant),
+    /// Sessions that have not named it. With `replaying` they are all that a session there may have to wait for.
+    lagging: BTreeSet<SessionId>,
+    /// Sessions that have named it and have not sent everything again, by what is next.
+    replaying: BTreeSet<(Seq, SessionId)>,
 }
 
 struct Said {
@@ -55,37 +59,29 @@ impl CatchingUp {
             }
             *count += 1;
         }
-        let newest = (incarnation, now);
-        let users = self.targets.entry(target).or_insert_with(|| Users { said: HashMap::new(), newest });
-        if users.newest.0 < incarnation {
-            users.newest = newest;
-        }
-        let is_older = |s: &Said| (s.incarnation, s.next) >= (incarnation, next);
-        match users.said.get_mut(&session) {
-            Some(said) if is_older(said) => {
-                said.heard = now;
-                Ok(false)
-            }
-            _ => {
-                users.said.insert(session, Said { incarnation, next, heard: now });
-                Ok(true)
-            }
-        }
+        let users = self.targets.entry(target).or_insert_with(|| Users::of(incarnation, now));
+        Ok(users.note(session, Said { incarnation, next, heard: now }))
     }
 
-    /// mds-X6: the lowest entry that one of `others` may still have to send again. `restarted`: of this MDT itself, where those who have
-    /// said nothing are still to come, and end with their session if they do not (mds-X7).
-    pub fn until(&self, at: &CaughtUp, others: &[SessionId], restarted: bool, now: Instant) -> Seq {
-        let Some(users) = self.targets.get(&at.target) else { return ALL };
-        let next_of = |s: &SessionId| match users.said.get(s) {
-            None if restarted => Seq(0),
-            None => ALL,
-            Some(said) if !restarted && now.duration_since(said.heard.max(users.newest.1)) >= PATIENCE => ALL,
-            Some(said) if said.incarnation == at.incarnation => said.next,
-            // It has not noticed the restart.
-            Some(_) => Seq(0),
-        };
-        others.iter().map(next_of).min().unwrap_or(ALL)
+    /// mds-X6: the lowest entry that another session than `session` may still have to send again.
+    pub fn until(&self, session: SessionId, at: &CaughtUp, now: Instant) -> Seq {
+        self.targets.get(&at.target).map_or(ALL, |users| users.until(session, at.incarnation, now))
+    }
+
+    /// mds-X6, of this MDT itself. `others` have not reported yet. A session that has said nothing is still to come, and ends if it does not
+    /// (mds-X7).
+    pub fn until_here<'a>(&self, at: &CaughtUp, mut others: impl Iterator<Item = &'a SessionId>) -> Seq {
+        let next_of = |s: &SessionId| self.next_of(*s, at.target, at.incarnation);
+        let lowest = others.try_fold(ALL, |lowest, s| match next_of(s) {
+            Seq(0) => Err(Seq(0)),
+            next => Ok(next.min(lowest)),
+        });
+        lowest.unwrap_or_else(|none| none)
+    }
+
+    /// All users of the target have named this incarnation of it or a newer one.
+    pub fn has_all(&self, at: &CaughtUp) -> bool {
+        self.targets.get(&at.target).is_none_or(|users| users.lagging.is_empty())
     }
 
     /// What the session has to send again to `target` next; 0: it has said nothing to this incarnation of it.
@@ -97,9 +93,61 @@ impl CatchingUp {
     pub fn forget(&mut self, session: SessionId) {
         self.counts.remove(&session);
         self.targets.retain(|_, users| {
-            users.said.remove(&session);
+            if let Some(said) = users.said.remove(&session) {
+                users.replaying.remove(&(said.next, session));
+                users.lagging.remove(&session);
+            }
             !users.said.is_empty()
         });
+    }
+}
+
+impl Users {
+    fn of(incarnation: Incarnation, now: Instant) -> Users {
+        let (said, lagging, replaying) = Default::default();
+        Users { said, newest: (incarnation, now), lagging, replaying }
+    }
+
+    /// True: the session has progressed.
+    fn note(&mut self, session: SessionId, new: Said) -> bool {
+        if self.newest.0 < new.incarnation {
+            self.newest = (new.incarnation, new.heard);
+            self.lagging = self.said.keys().copied().collect();
+            self.replaying.clear();
+        }
+        let is_old = |old: &Said| (old.incarnation, old.next) >= (new.incarnation, new.next);
+        match self.said.get_mut(&session) {
+            Some(old) if is_old(old) => {
+                old.heard = new.heard;
+                return false;
+            }
+            Some(old) => _ = self.replaying.remove(&(old.next, session)),
+            None => {}
+        }
+        match new.incarnation == self.newest.0 {
+            true if new.next == ALL => _ = self.lagging.remove(&session),
+            true => {
+                self.lagging.remove(&session);
+                self.replaying.insert((new.next, session));
+            }
+            false => _ = self.lagging.insert(session),
+        }
+        self.said.insert(session, new);
+        true
+    }
+
+    fn until(&self, session: SessionId, incarnation: Incarnation, now: Instant) -> Seq {
+        let is_waited_for = |s: &SessionId| {
+            let said = self.said.get(s).filter(|_| *s != session);
+            said.is_some_and(|said| now.duration_since(said.heard.max(self.newest.1)) < PATIENCE)
+        };
+        // A session that speaks of an earlier incarnation has not noticed the last restart.
+        let is_behind = |s: &SessionId| is_waited_for(s) && self.said[s].incarnation != incarnation;
+        let is_late = incarnation != self.newest.0 && self.said.keys().any(is_behind);
+        if is_late || self.lagging.iter().any(is_waited_for) {
+            return Seq(0);
+        }
+        self.replaying.iter().find(|(_, s)| is_waited_for(s)).map_or(ALL, |(next, _)| *next)
     }
 }
 
@@ -119,9 +167,8 @@ mod tests {
     struct Table(CatchingUp, Instant);
     impl Table {
         fn says(&mut self, who: SessionId, what: CaughtUp) -> Seq {
-            let others: Vec<_> = [A, B, C].into_iter().filter(|s| *s != who).collect();
             self.0.note(who, &what, self.1).unwrap();
-            self.0.until(&what, &others, false, self.1)
+            self.0.until(who, &what, self.1)
         }
         fn pass(&mut self, time: Duration) {
             self.1 += time;
@@ -173,11 +220,10 @@ mod tests {
         let (mut c, now) = (CatchingUp::default(), Instant::now());
         c.note(A, &at(2, Seq(5)), now).unwrap();
         c.note(B, &at(2, Seq(3)), now).unwrap();
-        let late = now + PATIENCE * 2;
-        assert_eq!(c.until(&at(2, Seq(5)), &[B], true, late), Seq(3));
-        assert_eq!(c.until(&at(2, Seq(5)), &[B, C], true, late), Seq(0));
+        assert_eq!(c.until_here(&at(2, Seq(5)), [B].iter()), Seq(3));
+        assert_eq!(c.until_here(&at(2, Seq(5)), [B, C].iter()), Seq(0));
         c.forget(B);
-        assert_eq!(c.until(&at(2, Seq(5)), &[], true, late), ALL);
+        assert_eq!(c.until_here(&at(2, Seq(5)), [].iter()), ALL);
     }
     #[test]
     fn a_session_speaks_of_so_many_targets_and_goes_on_speaking_of_these() {

@@ -8,6 +8,7 @@
 //!
 //! No lock is taken under a shard's lock, except that of a bell.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -30,7 +31,7 @@ pub struct Locks {
     /// The first shard has all fcntl locks, since deadlock detection looks at one table.
     shards: Vec<Mutex<LockTable>>,
     /// mds-K1: sessions that have not reclaimed yet.
-    awaited: Mutex<Vec<SessionId>>,
+    awaited: Mutex<BTreeSet<SessionId>>,
     is_grace: AtomicBool,
     /// mds-K5: the session whose kernel keeps its locks to itself; 0: none.
     own: AtomicU64,
@@ -42,7 +43,7 @@ impl Locks {
         Locks {
             shards: (0..=SHARDS).map(|_| Mutex::default()).collect(),
             is_grace: AtomicBool::new(!known.is_empty()),
-            awaited: Mutex::new(known),
+            awaited: Mutex::new(known.into_iter().collect()),
             own: AtomicU64::new(0),
         }
     }
@@ -57,7 +58,7 @@ impl Locks {
     }
     /// mds-K1: sessions that have not reclaimed yet.
     pub fn awaited(&self) -> Vec<SessionId> {
-        if self.is_grace() { self.awaited.lock().clone() } else { vec![] }
+        if self.is_grace() { self.awaited.lock().iter().copied().collect() } else { vec![] }
     }
     pub fn is_awaited(&self, session: SessionId) -> bool {
         self.is_grace() && self.awaited.lock().contains(&session)
@@ -66,7 +67,7 @@ impl Locks {
     /// The session has reclaimed, or is gone. True: that ends the grace period.
     fn not_awaited(&self, session: SessionId) -> bool {
         let mut awaited = self.awaited.lock();
-        awaited.retain(|s| *s != session);
+        awaited.remove(&session);
         awaited.is_empty() && self.is_grace.swap(false, Ordering::AcqRel)
     }
 }

@@ -11,12 +11,14 @@ pub mod locks;
 pub mod overdue;
 pub mod shared;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use meta::View;
 use net::notices::Outbox;
+use parking_lot::Mutex;
 use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
@@ -38,6 +40,8 @@ pub struct Session {
     /// Users that it may act for.
     pub claims: Claims,
     seen_ms: AtomicU64,
+    /// The entry that began it since this start; its attach is answered once that is flushed.
+    pub begun: AtomicU64,
     /// Entries since this start that gave the session an orphan.
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
@@ -59,6 +63,7 @@ impl Session {
             name: name[..end].to_string(),
             claims,
             seen_ms: AtomicU64::new(now_ms),
+            begun: AtomicU64::new(0),
             orphaned: AtomicU64::new(0),
             lock_floor: AtomicU64::new(0),
             notices: Outbox::new(),
@@ -113,40 +118,86 @@ pub fn session_of_key(key: &Key) -> Option<SessionId> {
     Some(SessionId(u64::from_be_bytes(id.try_into().ok()?))).filter(|_| *kind == KIND_SESSION)
 }
 
-/// The list of sessions. A change replaces the whole list.
+/// Most sessions of a chunk. A change copies one chunk and the list of chunks: some hundred references among 32,768 sessions.
+const CHUNK_MAX: usize = 256;
+
+/// The list of sessions. A change replaces the list and one chunk of it.
 #[derive(Default)]
-pub struct Sessions(ArcSwap<List>);
+pub struct Sessions {
+    list: ArcSwap<List>,
+    /// The session of each client.
+    by_client: Mutex<HashMap<Uuid, SessionId>>,
+    /// Every session was heard of at this boot time or later, so that a look for silent ones mostly looks at none.
+    heard_since_ms: AtomicU64,
+}
 
 /// In the order of ids (mds-S2).
 #[derive(Default)]
-pub struct List(Vec<(SessionId, Arc<Session>)>);
+pub struct List {
+    /// None is empty.
+    chunks: Vec<Arc<Chunk>>,
+    count: usize,
+}
+
+type Chunk = Vec<(SessionId, Arc<Session>)>;
 
 impl List {
-    fn at(&self, id: SessionId) -> Result<usize, usize> {
-        self.0.binary_search_by_key(&id, |(id, _)| *id)
+    fn of(all: &[(SessionId, Arc<Session>)]) -> List {
+        let chunks = all.chunks(CHUNK_MAX).map(|some| Arc::new(some.to_vec())).collect();
+        List { chunks, count: all.len() }
+    }
+
+    /// The chunk that has `id`, or into which it would go.
+    fn chunk_of(&self, id: SessionId) -> usize {
+        self.chunks.partition_point(|chunk| chunk[0].0 <= id).saturating_sub(1)
     }
     pub fn get(&self, id: SessionId) -> Option<&Arc<Session>> {
-        self.at(id).ok().map(|at| &self.0[at].1)
+        let chunk = self.chunks.get(self.chunk_of(id))?;
+        at(chunk, id).ok().map(|at| &chunk[at].1)
     }
     fn all(&self) -> impl Iterator<Item = &Arc<Session>> {
-        self.0.iter().map(|(_, session)| session)
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).map(|(_, session)| session)
     }
+
     fn with(&self, session: &Arc<Session>) -> List {
-        let mut list = self.0.clone();
-        // mds-S2: a newer id is higher, so it mostly goes to the end.
-        match self.at(session.id) {
-            Ok(at) => list[at].1 = session.clone(),
-            Err(at) => list.insert(at, (session.id, session.clone())),
+        let (mut chunks, n) = (self.chunks.clone(), self.chunk_of(session.id));
+        let mut chunk = chunks.get(n).map_or(vec![], |chunk| chunk.to_vec());
+        let found = at(&chunk, session.id);
+        match found {
+            Ok(at) => chunk[at].1 = session.clone(),
+            Err(at) => chunk.insert(at, (session.id, session.clone())),
         }
-        debug_assert!(
-            list.windows(2).all(|two| two[0].0 < two[1].0),
-            "mds-S2: the list is in the order of ids"
-        );
-        List(list)
+        // A newer id is higher, so it mostly goes to the end: then the full chunk stays full, and another one begins.
+        let cut = if found == Err(CHUNK_MAX) { CHUNK_MAX } else { CHUNK_MAX / 2 };
+        let rest = if chunk.len() > CHUNK_MAX { chunk.split_off(cut) } else { vec![] };
+        let parts = [chunk, rest].into_iter().filter(|part| !part.is_empty()).map(Arc::new);
+        chunks.splice(n..(n + 1).min(chunks.len()), parts);
+        List { chunks, count: self.count + usize::from(found.is_err()) }
     }
+
     fn without(&self, id: SessionId) -> List {
-        List(self.0.iter().filter(|(other, _)| *other != id).cloned().collect())
+        let (mut chunks, n) = (self.chunks.clone(), self.chunk_of(id));
+        if chunks.get(n).is_none_or(|chunk| at(chunk, id).is_err()) {
+            return List { chunks, count: self.count };
+        }
+        // Chunks that shrink are joined, so that their number follows that of the sessions.
+        let is_small = |two: &&[Arc<Chunk>]| two.iter().map(|c| c.len()).sum::<usize>() <= CHUNK_MAX / 2;
+        let two = |first: usize| chunks.get(first..first + 2).filter(is_small).map(|_| first..first + 2);
+        let range = two(n).or_else(|| two(n.checked_sub(1)?)).unwrap_or(n..n + 1);
+        let old = chunks[range.clone()].iter().flat_map(|chunk| chunk.iter());
+        let left: Chunk = old.filter(|(other, _)| *other != id).cloned().collect();
+        chunks.splice(range, (!left.is_empty()).then(|| Arc::new(left)));
+        List { chunks, count: self.count - 1 }
     }
+
+    fn is_in_order(&self) -> bool {
+        let is_full = self.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK_MAX);
+        is_full && self.all().is_sorted_by(|a, b| a.id < b.id) && self.all().count() == self.count
+    }
+}
+
+fn at(chunk: &Chunk, id: SessionId) -> Result<usize, usize> {
+    chunk.binary_search_by_key(&id, |(id, _)| *id)
 }
 
 impl Sessions {
@@ -167,62 +218,87 @@ impl Sessions {
         if let Some(why) = bad {
             return Err(Fault::new(Code::Damaged, why));
         }
-        Ok(Sessions(ArcSwap::from_pointee(List(list))))
+        let by_client = Mutex::new(list.iter().map(|(id, session)| (session.client, *id)).collect());
+        let list = ArcSwap::from_pointee(List::of(&list));
+        Ok(Sessions { list, by_client, heard_since_ms: AtomicU64::new(now_ms) })
     }
 
     /// The present list, for one request. Takes no reference count.
     pub fn now(&self) -> Guard<Arc<List>> {
-        self.0.load()
+        self.list.load()
     }
     pub fn words(&self) -> Vec<Word> {
-        let list = self.0.load();
+        let list = self.list.load();
         let first = list.all().next();
         let of = |s: &Arc<Session>| {
             [Word::of("a session's last sign of life", &s.seen_ms), Word::count("count of a session", s)]
         };
+        let chunk = list.chunks.first().map(|chunk| Word::count("count of a chunk of sessions", chunk));
         let list = Word::count("count of the list of sessions", &list);
-        first.into_iter().flat_map(of).chain([list]).collect()
+        first.into_iter().flat_map(of).chain(chunk).chain([list]).collect()
     }
     pub fn ids(&self) -> Vec<SessionId> {
-        self.0.load().0.iter().map(|(id, _)| *id).collect()
+        self.list.load().all().map(|s| s.id).collect()
     }
     pub fn each(&self, tell: impl FnMut(&Arc<Session>)) {
-        self.0.load().all().for_each(tell);
+        self.list.load().all().for_each(tell);
     }
     pub fn count(&self) -> usize {
-        self.0.load().0.len()
+        self.list.load().count
     }
     pub fn get(&self, id: SessionId) -> Option<Arc<Session>> {
-        self.0.load().get(id).cloned()
+        self.list.load().get(id).cloned()
     }
     pub fn check(&self, id: SessionId) -> Result<(), Fault> {
-        self.0.load().get(id).map(drop).ok_or_else(|| object::slots::unknown(id))
+        self.list.load().get(id).map(drop).ok_or_else(|| object::slots::unknown(id))
     }
-    pub fn find(&self, is_it: impl Fn(&Session) -> bool) -> Option<Arc<Session>> {
-        self.0.load().all().find(|s| is_it(s)).cloned()
+    /// The session of a client.
+    pub fn of_client(&self, client: Uuid) -> Option<Arc<Session>> {
+        let id = self.by_client.lock().get(&client).copied()?;
+        self.get(id)
+    }
+
+    /// Sessions that were silent for `limit_ms`.
+    pub fn silent(&self, limit_ms: u64, now_ms: u64) -> Vec<Arc<Session>> {
+        if now_ms < self.heard_since_ms.load(Ordering::SeqCst).saturating_add(limit_ms) {
+            return vec![];
+        }
+        let list = self.list.load();
+        // A session that is added meanwhile is heard of later than this.
+        let since = list.all().map(|s| s.seen_ms.load(Ordering::Relaxed)).min().unwrap_or(now_ms);
+        self.heard_since_ms.store(since.min(now_ms), Ordering::SeqCst);
+        list.all().filter(|s| s.silent_ms(now_ms) >= limit_ms).cloned().collect()
     }
 
     /// The only user that session `id` may act for; `None`: it may act for any user. A session that has ended is an error.
     pub fn one_user(&self, id: SessionId) -> Result<Option<Cred>, Fault> {
-        let sessions = self.0.load();
+        let sessions = self.list.load();
         let session = sessions.get(id).ok_or_else(|| object::slots::unknown(id))?;
         Ok(session.one_user().cloned())
     }
 
     /// Notes a sign of life of `id`. False: there is no such session.
     pub fn touch(&self, id: SessionId, now_ms: u64) -> bool {
-        self.0.load().get(id).map(|s| s.touch(now_ms)).is_some()
+        self.list.load().get(id).map(|s| s.touch(now_ms)).is_some()
     }
 
     pub fn add(&self, session: Arc<Session>) {
-        self.0.rcu(|list| list.with(&session));
+        self.by_client.lock().insert(session.client, session.id);
+        self.list.rcu(|list| list.with(&session));
+        debug_assert!(self.count() > CHUNK_MAX || self.list.load().is_in_order(), "mds-S2: ids are in order");
     }
     pub fn remove(&self, id: SessionId) {
-        self.0.rcu(|list| list.without(id));
+        if let Some(session) = self.get(id) {
+            let mut by_client = self.by_client.lock();
+            if by_client.get(&session.client) == Some(&id) {
+                by_client.remove(&session.client);
+            }
+        }
+        self.list.rcu(|list| list.without(id));
     }
 
     pub fn list(&self, now_ms: u64) -> Vec<(SessionId, String, u64)> {
-        self.0.load().all().map(|s| (s.id, s.name.clone(), s.silent_ms(now_ms))).collect()
+        self.list.load().all().map(|s| (s.id, s.name.clone(), s.silent_ms(now_ms))).collect()
     }
 }
 
@@ -259,6 +335,55 @@ mod tests {
         sessions.remove(SessionId(7));
         assert!(!sessions.touch(SessionId(7), now) && sessions.touch(SessionId(3), now));
         assert_eq!(sessions.count(), 5);
+    }
+
+    #[test]
+    fn lists_of_many_sessions_are_like_an_ordered_map() {
+        let new = |id: u64| Arc::new(Session::new(SessionId(id), Uuid([0; 16]), "host", Claims::All, 0));
+        let (mut list, mut model) = (List::default(), std::collections::BTreeMap::new());
+        let mut random = 1u64;
+        for step in 0..6000u64 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // It grows at its end mostly, then shrinks to nothing.
+            let id = if random >> 62 == 0 { 1 + (random >> 32) % 4000 } else { 1 + step };
+            match step < 2500 || random >> 61 == 0 {
+                true => {
+                    list = list.with(&new(id));
+                    model.insert(SessionId(id), ());
+                }
+                false => {
+                    let id = model.keys().nth((random >> 40) as usize % model.len().max(1)).copied();
+                    list = list.without(id.unwrap_or(SessionId(9)));
+                    id.map(|id| model.remove(&id));
+                }
+            }
+            assert!(list.is_in_order());
+            assert!(list.chunks.len() <= 2 + list.count / (CHUNK_MAX / 4), "{}", list.chunks.len());
+        }
+        assert!(list.all().map(|s| s.id).eq(model.keys().copied()));
+        assert!((0..4100).all(|id| list.get(SessionId(id)).is_some() == model.contains_key(&SessionId(id))));
+        assert_eq!(list.without(SessionId(u64::MAX)).count, list.count, "one that is not there");
+    }
+
+    #[test]
+    fn silent_sessions_are_found_whatever_was_found_before() {
+        let sessions = Sessions::default();
+        let add = |id: u64, now| {
+            let session = Session::new(SessionId(id), Uuid([id as u8; 16]), "host", Claims::All, now);
+            sessions.add(Arc::new(session));
+        };
+        let silent = |now| sessions.silent(100, now).iter().map(|s| s.id.0).collect::<Vec<_>>();
+        add(1, 1000);
+        add(2, 1050);
+        assert_eq!(silent(1099), [0u64; 0]);
+        assert_eq!(silent(1100), [1]);
+        sessions.touch(SessionId(1), 1100);
+        add(3, 1110);
+        assert_eq!((silent(1149), silent(1150)), (vec![], vec![2]));
+        assert_eq!((silent(1199), silent(1300)), (vec![2], vec![1, 2, 3]), "nothing was ended");
+        sessions.remove(SessionId(2));
+        assert_eq!(sessions.of_client(Uuid([2; 16])).map(|s| s.id), None);
+        assert_eq!(sessions.of_client(Uuid([3; 16])).map(|s| s.id), Some(SessionId(3)));
     }
 
     #[test]

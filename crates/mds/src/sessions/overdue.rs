@@ -78,8 +78,8 @@ impl Core {
         // Who has nothing to do with OSTs yet waits for none.
         let are_osts_up = self.joined.load().as_ref().is_none_or(|joined| joined.are_osts_up);
         let here = (self.volume.label().target, self.incarnation);
-        let (sessions, awaited) = (self.sessions.ids(), self.locks.awaited());
-        self.sharers.overdue(&sessions, &awaited, here, are_osts_up, self.clock.boot_ms())
+        let is_alone = self.sessions.count() < 2;
+        self.sharers.overdue(is_alone, &self.locks.awaited(), here, are_osts_up, self.clock.boot_ms())
     }
 
     /// mds-X9. The lock `ending` is held.

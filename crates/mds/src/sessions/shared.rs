@@ -26,8 +26,8 @@ pub mod opens;
 mod sections;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
@@ -49,6 +49,8 @@ use sections::{Ended, Section, Turns};
 const ENTER_WAIT: Duration = Duration::from_millis(40);
 /// How long a session that is alone goes on sharing for a client that asked to come in, did not yet, and may ask again.
 const LINGER_MS: u64 = 15_000;
+/// Threads that wait for turns at a time. Further calls are answered at once, so that the attaches of other clients find threads.
+const TURN_WAITERS_MAX: usize = 16;
 /// Files of one `Close`: a client of this version sends far fewer.
 const CLOSE_MAX: usize = 1024;
 
@@ -58,6 +60,8 @@ pub struct Sharers {
     /// 0: none was needed yet.
     era: AtomicU64,
     state: Mutex<State>,
+    /// Sessions in `State::awaited`, to be read without the lock.
+    awaited_count: AtomicUsize,
     changed: Condvar,
     /// mds-X6: it may be another's turn to send again.
     turned: Condvar,
@@ -67,8 +71,8 @@ pub struct Sharers {
 
 #[derive(Default)]
 struct State {
-    /// By which mode each session lives, as it told this incarnation.
-    lives_by: HashMap<SessionId, u32>,
+    /// In the sharing mode: sessions that have not told this incarnation that they live by it.
+    awaited: BTreeSet<SessionId>,
     opens: Opens,
     /// By how many transactions that are under way.
     doomed: HashMap<Fid, u32>,
@@ -80,6 +84,8 @@ struct State {
     /// The lease that those who share have in common: counter and what goes above it.
     lease: Option<(u32, u32)>,
     catching_up: CatchingUp,
+    /// Threads that wait in `catch_up`.
+    waiting_for_turns: usize,
     /// The client that asked last to come in and was not let in yet, and when it did so, boot time.
     asked: Option<(Uuid, u64)>,
     /// mds-X9.
@@ -87,17 +93,14 @@ struct State {
 }
 
 impl State {
-    /// It has not said that it lives by `mode`.
-    fn is_awaited(&self, session: SessionId, mode: u32) -> bool {
-        self.lives_by.get(&session) != Some(&mode)
-    }
     fn is_asked(&self, now_ms: u64) -> bool {
         self.asked.is_some_and(|(_, at)| now_ms.saturating_sub(at) < LINGER_MS)
     }
     /// Nobody shares any more. What is doomed is so until its transaction has ended.
     fn clear(&mut self) {
         let doomed = std::mem::take(&mut self.doomed);
-        *self = State { asked: self.asked, doomed, ..State::default() };
+        let waiting_for_turns = self.waiting_for_turns;
+        *self = State { asked: self.asked, doomed, waiting_for_turns, ..State::default() };
     }
 }
 
@@ -144,11 +147,14 @@ impl Drop for Doom<'_> {
 
 impl Sharers {
     /// Several sessions in the table share from the start.
-    pub fn new(sessions: usize) -> Sharers {
+    pub fn new(sessions: &[SessionId]) -> Sharers {
+        let is_shared = sessions.len() > 1;
+        let awaited: BTreeSet<_> = sessions.iter().copied().filter(|_| is_shared).collect();
         Sharers {
-            mode: AtomicU32::new((sessions > 1) as u32),
+            mode: AtomicU32::new(is_shared.into()),
             era: AtomicU64::new(0),
-            state: Mutex::default(),
+            awaited_count: AtomicUsize::new(awaited.len()),
+            state: Mutex::new(State { awaited, ..State::default() }),
             changed: Condvar::new(),
             turned: Condvar::new(),
             was_whole: AtomicBool::new(false),
@@ -173,13 +179,26 @@ impl Sharers {
             self.mode.fetch_add(1, Ordering::SeqCst);
             state.clear();
         }
-        state.lives_by.insert(session, self.mode());
+        assert!(!state.awaited.contains(&session), "a new session lives by the present mode");
+        self.note_awaited(&state);
+    }
+
+    fn note_awaited(&self, state: &State) {
+        self.awaited_count.store(state.awaited.len(), Ordering::SeqCst);
+    }
+    pub fn awaited_count(&self) -> usize {
+        self.awaited_count.load(Ordering::SeqCst)
+    }
+    /// Some of the sessions that have not reported.
+    pub fn awaited(&self, at_most: usize) -> Vec<SessionId> {
+        self.state.lock().awaited.iter().take(at_most).copied().collect()
     }
 
     /// A session has ended.
     pub fn forget(&self, session: SessionId) {
         let mut state = self.state.lock();
-        state.lives_by.remove(&session);
+        state.awaited.remove(&session);
+        self.note_awaited(&state);
         state.ended.remove(&session);
         state.left_to.remove(&session);
         state.catching_up.forget(session);
@@ -189,67 +208,69 @@ impl Sharers {
         self.turned.notify_all();
     }
 
-    /// mds-X2: asks all to share, for a `client` that wants to come in, and says whether all of `sessions` do.
-    pub fn ask_to_share(&self, sessions: &[SessionId], client: Uuid, now_ms: u64) -> bool {
+    /// mds-X2: asks all to share, for a `client` that wants to attach, and tells whether all of `sessions` do. The lock `ending` is held.
+    pub fn ask_to_share(&self, sessions: &Sessions, client: Uuid, now_ms: u64) -> bool {
         let mut state = self.state.lock();
         state.asked = Some((client, now_ms));
         if !self.is_sharing() {
             self.mode.fetch_add(1, Ordering::SeqCst);
+            state.awaited = sessions.ids().into_iter().collect();
+            self.note_awaited(&state);
         }
-        let mode = self.mode();
-        sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+        state.awaited.is_empty()
     }
 
-    /// mds-X1: has every one of several sessions said what it holds?
-    pub fn are_whole(&self, sessions: &[SessionId]) -> bool {
-        let mode = self.mode();
-        let state = self.state.lock();
-        sessions.len() < 2 || sessions.iter().all(|s| state.lives_by.get(s) == Some(&mode))
+    /// mds-X1: has every session reported its holds? Takes no lock.
+    pub fn are_whole(&self) -> bool {
+        self.awaited_count() == 0
+    }
+
+    /// The session has not reported its holds.
+    pub fn is_awaited(&self, session: SessionId) -> bool {
+        self.awaited_count() > 0 && self.state.lock().awaited.contains(&session)
     }
 
     /// mds-X8.
     pub fn has_said(&self, session: SessionId) -> bool {
-        self.is_sharing() && self.state.lock().lives_by.get(&session) == Some(&self.mode())
+        self.is_sharing() && !self.is_awaited(session)
     }
 
     /// A session that is alone, and for which no client waits, needs not share. One that was asked to and does not is not asked anew by each who wants to come in (mds-X9).
-    pub fn rest(&self, sessions: &[SessionId], now_ms: u64) {
+    pub fn rest(&self, sessions: usize, now_ms: u64) {
         let mut state = self.state.lock();
-        let is_awaited = sessions.iter().any(|s| state.is_awaited(*s, self.mode()));
-        if self.is_sharing() && sessions.len() < 2 && !is_awaited && !state.is_asked(now_ms) {
+        if self.is_sharing() && sessions < 2 && state.awaited.is_empty() && !state.is_asked(now_ms) {
             self.mode.fetch_add(1, Ordering::SeqCst);
             state.clear();
         }
     }
 
-    /// mds-X9. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
+    /// mds-X9. `is_alone`: there is one session at most. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
     pub fn overdue(
         &self,
-        sessions: &[SessionId],
+        is_alone: bool,
         no_locks: &[SessionId],
         here: (TargetId, Incarnation),
         are_osts_up: bool,
         now_ms: u64,
     ) -> Vec<(SessionId, Owes)> {
         let (mut state, mode) = (self.state.lock(), self.mode());
-        let (is_alone, mut debts) = (sessions.len() < 2, Vec::new());
+        let mut debts = Vec::new();
         let is_asked = state.is_asked(now_ms);
-        let awaited = |s: &&SessionId| self.is_sharing() && state.is_awaited(**s, mode);
         // 1. Before a newcomer is let in, what goes to OSTs is written down; after a restart that was so before it.
         if !is_alone || are_osts_up {
             let next_of = |s: &SessionId| state.catching_up.next_of(*s, here.0, here.1);
-            let lowest = sessions.iter().filter(awaited).map(next_of).min();
-            for session in sessions.iter().filter(awaited).filter(|s| Some(next_of(s)) == lowest) {
+            let lowest = state.awaited.iter().map(next_of).min();
+            for session in state.awaited.iter().filter(|s| Some(next_of(s)) == lowest) {
                 let owes = Owes::Hold { mode, next: next_of(session) };
                 debts.push(Debt { session: *session, owes, is_wanted: !is_alone || is_asked });
             }
         }
         // 2. Locks are said after that.
-        for session in no_locks.iter().filter(|s| !is_alone && !awaited(s)) {
+        for session in no_locks.iter().filter(|s| !is_alone && !state.awaited.contains(s)) {
             debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true });
         }
         // 3. A call goes on when all have said what they hold (mds-X1). A section that was wanted once is so until it ends.
-        let can_end = are_osts_up && !sessions.iter().any(|s| awaited(&s));
+        let can_end = are_osts_up && state.awaited.is_empty();
         for (fid, (session, token), is_wanted) in state.sections.inside(Instant::now()).filter(|_| can_end) {
             let owes = Owes::Leave { fid, token };
             if is_wanted || state.overdue.is_noted(session, owes) {
@@ -303,11 +324,13 @@ impl Sharers {
     }
 
     /// mds-X5: one of these who has not said what it holds.
-    fn leave_to_awaited(&self, session: SessionId, fid: Fid, sessions: &[SessionId]) -> Option<SessionId> {
-        let mode = self.mode();
+    fn leave_to_awaited(&self, session: SessionId, fid: Fid, sessions: &Sessions) -> Option<SessionId> {
+        if self.are_whole() {
+            return None;
+        }
         let mut state = self.state.lock();
-        let is_awaited = |s: &&SessionId| **s != session && state.lives_by.get(s) != Some(&mode);
-        let other = *sessions.iter().find(is_awaited)?;
+        let is_it = |s: &&SessionId| **s != session && sessions.get(**s).is_some();
+        let other = *state.awaited.iter().find(is_it)?;
         state.left_to.entry(other).or_default().push(fid);
         Some(other)
     }
@@ -353,22 +376,26 @@ impl Sharers {
         let deadline = Instant::now() + ENTER_WAIT;
         let is_here = at.target == here;
         let mut state = self.state_for(session, sessions)?;
-        if state.catching_up.note(session, at, Instant::now())? {
+        if state.catching_up.note(session, at, Instant::now())? && state.catching_up.has_all(at) {
             self.turned.notify_all();
         }
         loop {
-            let sessions = sessions.ids();
-            let mode = self.mode();
-            let is_whole = |s: &SessionId| state.lives_by.get(s) == Some(&mode);
-            let others = sessions.iter().filter(|s| **s != session && !(is_here && is_whole(s)));
-            let others: Vec<_> = others.copied().collect();
-            let until = match is_here || others.iter().all(is_whole) {
-                true => state.catching_up.until(at, &others, is_here, Instant::now()),
-                // Who uses the target is not known.
+            let state_now = &*state;
+            let others = || state_now.awaited.iter().filter(|s| **s != session);
+            let until = match is_here {
+                true => state.catching_up.until_here(at, others()),
+                false if others().next().is_none() => state.catching_up.until(session, at, Instant::now()),
+                // The users of the target are not known.
                 false => Seq(0),
             };
             let is_turn = until > at.next || until == ALL;
-            if is_turn || self.turned.wait_until(&mut state, deadline).timed_out() {
+            if is_turn || state.waiting_for_turns >= TURN_WAITERS_MAX {
+                return Ok(until);
+            }
+            state.waiting_for_turns += 1;
+            let is_late = self.turned.wait_until(&mut state, deadline).timed_out();
+            state.waiting_for_turns -= 1;
+            if is_late {
                 return Ok(until);
             }
         }
@@ -406,7 +433,7 @@ impl Sharers {
 impl Core {
     /// mds-X1.
     pub fn check_whole(&self) -> Result<(), Fault> {
-        match self.sharers.are_whole(&self.sessions.ids()) {
+        match self.sharers.are_whole() || self.sessions.count() < 2 {
             true => Ok(()),
             false => Err(Fault::new(
                 Code::NotReady,
@@ -427,7 +454,7 @@ impl Core {
 
     /// Several share, and this one has not told us what it holds.
     pub fn is_hold_awaited(&self, session: SessionId) -> bool {
-        self.sessions.count() > 1 && !self.sharers.are_whole(&[session, session])
+        self.sharers.is_awaited(session) && self.sessions.count() > 1
     }
 
     pub fn on_hold(&self, session: SessionId, req: &Hold) -> Result<Empty, Fault> {
@@ -454,8 +481,12 @@ impl Core {
         for at in &req.targets {
             state.catching_up.note(session, at, Instant::now())?;
         }
-        state.lives_by.insert(session, req.mode);
-        self.sharers.turned.notify_all();
+        state.awaited.remove(&session);
+        self.sharers.note_awaited(&state);
+        // While more are awaited, a turn rarely comes by this, and those that wait ask again soon.
+        if state.awaited.len() <= 1 {
+            self.sharers.turned.notify_all();
+        }
         let mut left = state.left_to.remove(&session).unwrap_or_default();
         left.retain(|fid| !state.opens.has(session, *fid));
         drop(state);
@@ -563,7 +594,7 @@ impl Sharing for Others<'_> {
         self.core.sessions.get(session).is_some()
     }
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
-        let awaited = || self.core.sharers.leave_to_awaited(self.session, fid, &self.core.sessions.ids());
+        let awaited = || self.core.sharers.leave_to_awaited(self.session, fid, &self.core.sessions);
         self.doom.other_holder(self.session, fid).or_else(awaited)
     }
     fn written_elsewhere(&self, fid: Fid) -> bool {

@@ -77,7 +77,7 @@ impl Mdt {
                 closed: false,
                 payload: Vec::new(),
             }),
-            sharers: crate::sessions::shared::Sharers::new(sessions.count()),
+            sharers: crate::sessions::shared::Sharers::new(&sessions.ids()),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(kept),

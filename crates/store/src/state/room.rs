@@ -13,8 +13,8 @@ use crate::state::engine::Engine;
 use crate::state::service::SERVICE_BYTES;
 use disk::leaves::head_bytes;
 
-/// Most sessions of one target: slots of 1.5 KiB each make 24 MiB of memory.
-pub const SESSIONS_MAX: usize = 16_384;
+/// Most sessions of one target: slots of 1.5 KiB each make 48 MiB of memory.
+pub const SESSIONS_MAX: usize = 32_768;
 
 /// Most records kept, 41 bytes each. More of them would not change an operator's decision.
 pub const DAMAGE_MAX: usize = 4096;

@@ -12,16 +12,14 @@ use crate::{Origin, Slot};
 pub struct Session {
     /// The log entry that began it.
     pub begun: Seq,
+    /// Its last log entry.
+    pub last: Seq,
     pub slots: [Slot; SLOTS as usize],
 }
 
 impl Session {
     pub fn new(begun: Seq) -> Session {
-        Session { begun, slots: [Slot::default(); SLOTS as usize] }
-    }
-    /// The last log entry of this session.
-    pub fn last_seq(&self) -> Seq {
-        self.slots.iter().map(|s| s.seq).fold(self.begun, Seq::max)
+        Session { begun, last: begun, slots: [Slot::default(); SLOTS as usize] }
     }
 }
 
@@ -29,9 +27,11 @@ impl Engine {
     /// Records a request as executed. A slot's sequences only rise; a session that has ended meanwhile has no slots.
     pub(crate) fn apply_slot(&self, origin: Origin, seq: Seq, answer: u64) {
         let mut sessions = self.sessions.lock();
-        let slot = sessions.get_mut(&origin.session).and_then(|s| s.slots.get_mut(origin.slot as usize));
+        let Some(session) = sessions.get_mut(&origin.session) else { return };
+        let slot = session.slots.get_mut(origin.slot as usize);
         if let Some(slot) = slot.filter(|s| comes_after(origin.sequence, s.sequence)) {
             *slot = Slot { sequence: origin.sequence, seq, answer };
+            session.last = session.last.max(seq);
         }
     }
 

@@ -39,7 +39,7 @@ impl Engine {
             return None;
         }
         let sessions = self.sessions.lock();
-        sessions.iter().min_by_key(|(id, s)| (s.last_seq(), **id)).map(|(id, _)| *id)
+        sessions.iter().min_by_key(|(id, s)| (s.last, **id)).map(|(id, _)| *id)
     }
 
     pub(crate) fn end(&self, session: SessionId) -> Result<(), StoreError> {

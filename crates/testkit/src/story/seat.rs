@@ -48,7 +48,7 @@ impl Seat {
     pub fn new(number: usize, disk: Arc<SimDisk>, shape: &StoryShape, shared: &Arc<Hub>) -> Seat {
         let (hub, wire) = match shape.wiring {
             Wiring::Local => (shared.clone(), None),
-            Wiring::Tcp | Wiring::Two => {
+            Wiring::Tcp | Wiring::Two | Wiring::Servers => {
                 let hub = Hub::new();
                 let server = Server::listen("127.0.0.1:0", hub.clone()).expect("loopback has a free port");
                 let proxy = Proxy::to(&server.nid()).expect("loopback has a free port");

@@ -25,6 +25,7 @@ mod idmap;
 mod json;
 mod kinds;
 mod life;
+mod load;
 mod locks;
 mod measured;
 mod mounting;
@@ -61,6 +62,8 @@ pub struct Scale {
     pub transactions: u64,
     /// How long programs run that take a time and not a count.
     pub load_seconds: u64,
+    /// Sessions at one MDT and one OST at a time.
+    pub sessions: u64,
     /// Sequences of 200 calls that are compared with ext4, in one process; over TCP a fifth of it.
     pub sequences: u64,
 }
@@ -76,6 +79,7 @@ impl Scale {
         entries: 100_000,
         transactions: 400,
         load_seconds: 5,
+        sessions: 500,
         sequences: 2_000,
     };
     /// `cargo xtask long`: 300 kills and 3 × 10^6 operations on the three wirings together.
@@ -88,6 +92,7 @@ impl Scale {
         entries: 1_000_000,
         transactions: 8_000,
         load_seconds: 60,
+        sessions: 10_000,
         sequences: 100_000,
     };
 
@@ -163,6 +168,8 @@ pub enum Needs {
     Own,
     /// Its own cluster; makes sense on one wiring only.
     Only(Wiring),
+    /// Only the servers, with one OST; with the tests over TCP.
+    Load,
 }
 
 /// Why a test could not be run here, as its error: it neither passes nor fails, and is counted as skipped.
@@ -200,6 +207,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(damage::TESTS);
     tests.extend_from_slice(crash::TESTS);
     tests.extend_from_slice(life::TESTS);
+    tests.extend_from_slice(load::TESTS);
     tests.extend_from_slice(host::TESTS);
     tests.extend_from_slice(full::TESTS);
     tests.extend_from_slice(admin::TESTS);
@@ -254,7 +262,12 @@ pub fn run(
         let mut shared: Option<Bench> = None;
         for (needs, (name, test)) in all() {
             let wanted = only.is_none_or(|o| name.contains(o));
-            if !wanted || matches!(needs, Needs::Only(w) if w != *wiring) {
+            let is_elsewhere = match needs {
+                Needs::Only(only) => only != *wiring,
+                Needs::Load => *wiring != Wiring::Tcp,
+                Needs::Shared | Needs::Own => false,
+            };
+            if !wanted || is_elsewhere {
                 continue;
             }
             if only.is_none() && is_short && *wiring == Wiring::Two && LONG_ON_TWO.contains(&name) {
@@ -300,6 +313,7 @@ fn label(wiring: Wiring) -> &'static str {
         Wiring::Local => "local",
         Wiring::Tcp => "tcp",
         Wiring::Two => "two",
+        Wiring::Servers => "servers",
     }
 }
 
@@ -314,9 +328,9 @@ fn run_one(
     test: fn(&mut Bench) -> Result<()>,
     shared: &mut Option<Bench>,
 ) -> Result<()> {
-    let fresh = || -> Result<Bench> {
-        Ok(Bench { cluster: Cluster::start(bin, parent, Shape::small(wiring))?, seed, scale })
-    };
+    let shape = if needs == Needs::Load { load::shape(scale) } else { Shape::small(wiring) };
+    let fresh =
+        || -> Result<Bench> { Ok(Bench { cluster: Cluster::start(bin, parent, shape)?, seed, scale }) };
     if needs != Needs::Shared {
         return test(&mut fresh()?);
     }

@@ -144,7 +144,8 @@ fn request(fid: Fid, token: u64, floor: u64) -> Enter {
 /// What comes for a session that was looked at before it ended leaves nothing: nobody would ever take it away.
 #[test]
 fn of_a_session_that_has_ended_nothing_is_noted() {
-    let (s, all, fid, gone) = (Sharers::new(2), sessions(&[1, 2]), Fid(7), SessionId(2));
+    let (s, all, fid, gone) =
+        (Sharers::new(&[SessionId(1), SessionId(2)]), sessions(&[1, 2]), Fid(7), SessionId(2));
     assert_eq!(s.enter(SessionId(1), &request(fid, 1, 1), &all), Ok(true));
     // It ends while it waits for its turn, and all others when it is over.
     std::thread::scope(|scope| {
@@ -168,7 +169,7 @@ fn of_a_session_that_has_ended_nothing_is_noted() {
 /// mds-X4: its end may overtake a request for it.
 #[test]
 fn a_section_that_was_left_is_not_begun_again() {
-    let (s, all, fid) = (Sharers::new(2), sessions(&[1, 2]), Fid(7));
+    let (s, all, fid) = (Sharers::new(&[SessionId(1), SessionId(2)]), sessions(&[1, 2]), Fid(7));
     let enter = |session, token, floor| s.enter(SessionId(session), &request(fid, token, floor), &all);
     let leave = |session, token, floor| {
         s.leave(SessionId(session), &Leave { fid, token, floor }, &all).expect("it lives")
