@@ -20,10 +20,14 @@ pub struct Options {
     /// Largest read request, if limited.
     pub max_read: Option<u32>,
     pub op_timeout: Duration,
+    /// Silence after which the host of a server counts as dead.
+    pub dead_after: Duration,
     /// How long a mount waits for its servers. Zero: one try.
     pub retry: Duration,
 }
 
+/// Without `dead_after=`.
+pub const DEAD_AFTER: Duration = Duration::from_secs(2);
 /// Without `retry=`: longer than a server takes to boot.
 pub const RETRY: Duration = Duration::from_secs(300);
 /// A week. A longer wait means for ever, which a service manager does better.
@@ -101,6 +105,7 @@ impl Options {
             flock: None,
             max_read: None,
             op_timeout,
+            dead_after: DEAD_AFTER,
             retry: RETRY,
         }
     }
@@ -141,6 +146,12 @@ impl Options {
                     .map(Duration::from_secs)
                     .ok_or(format!("'{option}': give seconds, at least 1"))?;
             }
+            "dead_after" => {
+                let seconds = value.parse().ok().filter(|s: &f64| (0.1..=600.0).contains(s));
+                self.dead_after = seconds
+                    .map(Duration::from_secs_f64)
+                    .ok_or(format!("'{option}': give seconds, from 0.1 to 600"))?;
+            }
             "retry" => {
                 let usage = "give minutes, or seconds as 30s; 0 tries once, a week is the most";
                 self.retry = retry(value).ok_or(format!("'{option}': {usage}"))?;
@@ -170,7 +181,9 @@ mod tests {
         let want =
             Options { allow_other: Some(true), flock: Some(true), ..Options::new(Duration::from_secs(60)) };
         assert_eq!(options, want);
-        options.apply("localflock,ro,op_timeout=7,no_allow_other,max_read=65536,idmap").unwrap();
+        options
+            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,idmap")
+            .unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
             allow_other: Some(false),
@@ -178,6 +191,7 @@ mod tests {
             flock: Some(false),
             max_read: Some(65_536),
             op_timeout: Duration::from_secs(7),
+            dead_after: Duration::from_millis(500),
             retry: RETRY,
         };
         assert_eq!(options, want);
@@ -185,8 +199,16 @@ mod tests {
             options.apply(list).unwrap();
             assert_eq!(options.retry, Duration::from_secs(seconds), "{list}");
         }
-        for bad in ["cheese", "op_timeout=0", "op_timeout", "max_read=17", "retry", "retry=1h", "retry=99999"]
-        {
+        for bad in [
+            "cheese",
+            "op_timeout=0",
+            "op_timeout",
+            "max_read=17",
+            "retry",
+            "retry=1h",
+            "retry=99999",
+            "dead_after=0",
+        ] {
             assert!(options.apply(bad).is_err(), "{bad}");
         }
         for (word, why) in REFUSED {

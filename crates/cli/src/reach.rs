@@ -34,6 +34,8 @@ pub struct Reach {
     pub fabric: Arc<Fabric>,
     pub map: ClusterMap,
     pub fs: FsId,
+    /// The NID at which the MGS answered; none within its process.
+    pub mgs: Option<String>,
 }
 
 /// A management service, and one of its file systems if given: the value of `--mgs`.
@@ -77,15 +79,16 @@ impl Service {
 
     /// The named file system, or all.
     pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
-        let (fabric, map) = ask_any(&self.nids).map_err(|e| {
+        let (fabric, map, mgs) = ask_any(&self.nids).map_err(|e| {
             let why = format!("it does not answer ({e:#})");
             unless_said(e, || Failure::unusable(self.whom(), why, "start it, or correct the address"))
         })?;
         match &self.fsname {
-            Some(name) => Ok(vec![Reach::in_map(fabric, map, name)?]),
+            Some(name) => Ok(vec![Reach::in_map(fabric, map, name, Some(mgs))?]),
             None => {
                 let ids: Vec<FsId> = map.file_systems.iter().map(|f| f.id).collect();
-                Ok(ids.into_iter().map(|fs| Reach { fabric: fabric.clone(), map: map.clone(), fs }).collect())
+                let of = |fs| Reach { fabric: fabric.clone(), map: map.clone(), fs, mgs: Some(mgs.clone()) };
+                Ok(ids.into_iter().map(of).collect())
             }
         }
     }
@@ -95,8 +98,8 @@ impl Service {
     }
 }
 
-/// The map from the first of `nids` that answers, and connections to all targets in it.
-fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap)> {
+/// The map from the first of `nids` that answers, connections to all targets in it, and that NID.
+fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
     let mut last = anyhow!("no NID is given");
     for nid in nids {
         let fabric = Fabric::new(None);
@@ -104,7 +107,7 @@ fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap)> {
             Ok(map) => {
                 let map = with_nid(map, nid);
                 fabric.set_map(&map);
-                return Ok((fabric, map));
+                return Ok((fabric, map, nid.clone()));
             }
             Err(e) => {
                 let e = e.context(format!("ask the management service at {nid}"));
@@ -131,8 +134,8 @@ const ASKED_MAX: usize = 32;
 impl Reach {
     /// Through the first of `nids` that answers.
     pub fn by_nids(nids: &[String], fsname: &str) -> anyhow::Result<Reach> {
-        let (fabric, map) = ask_any(nids)?;
-        Reach::in_map(fabric, map, fsname)
+        let (fabric, map, mgs) = ask_any(nids)?;
+        Reach::in_map(fabric, map, fsname, Some(mgs))
     }
 
     /// The answers of all targets, in the order of `targets`, asked in parallel: a target that never answers delays no other.
@@ -154,12 +157,17 @@ impl Reach {
     /// Connects within the serving process.
     pub fn in_process(fabric: Arc<Fabric>, fsname: &str) -> anyhow::Result<Reach> {
         let map = get_map(&*fabric.peer(MGS)?, true)?;
-        Reach::in_map(fabric, map, fsname)
+        Reach::in_map(fabric, map, fsname, None)
     }
 
-    fn in_map(fabric: Arc<Fabric>, map: ClusterMap, fsname: &str) -> anyhow::Result<Reach> {
+    fn in_map(
+        fabric: Arc<Fabric>,
+        map: ClusterMap,
+        fsname: &str,
+        mgs: Option<String>,
+    ) -> anyhow::Result<Reach> {
         match map.fs_named(fsname).map(|f| f.id) {
-            Some(fs) => Ok(Reach { fabric, map, fs }),
+            Some(fs) => Ok(Reach { fabric, map, fs, mgs }),
             None => Err(refuse_name(&map, fsname, "the management service").into()),
         }
     }

@@ -55,7 +55,7 @@ pub struct Fs {
     pub(crate) names: NameLocks,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
-    fabric: Arc<Fabric>,
+    pub(crate) fabric: Arc<Fabric>,
     bufs: Mutex<Vec<Buf>>,
     stop: (Mutex<bool>, Condvar),
     threads: Mutex<Vec<JoinHandle<()>>>,

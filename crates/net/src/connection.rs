@@ -14,6 +14,7 @@ use wire::Header;
 
 use crate::Service;
 use crate::bufs::Bufs;
+use crate::counts::Meter;
 use crate::hello::{HELLO_LEN, Kind};
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
 use crate::limits::{Seat, Share};
@@ -32,6 +33,7 @@ pub(crate) struct Connection {
     /// A queued answer holds the memory of its request, and more if it is longer.
     pub outgoing: Outgoing<(Share, Option<Share>)>,
     pub seat: Seat,
+    pub meter: Arc<Meter>,
     pub under_way: AtomicUsize,
     /// It is in no list of the engine, and is read again when an answer has left.
     pub is_paused: AtomicBool,
@@ -97,6 +99,7 @@ impl Connection {
             id,
             socket,
             outgoing: Outgoing::default(),
+            meter: seat.meter(),
             seat,
             under_way: AtomicUsize::new(0),
             is_paused: AtomicBool::new(false),
@@ -117,10 +120,22 @@ impl Connection {
     }
 
     /// A connection that this process dialled, greeted.
-    pub fn dialled(self, entry: Entry, heard: Arc<dyn Service>, answered: Answered) -> Connection {
+    pub fn dialled(
+        self,
+        entry: Entry,
+        meter: Arc<Meter>,
+        heard: Arc<dyn Service>,
+        answered: Answered,
+    ) -> Connection {
         self.receiving.lock().greeting = None;
         self.is_greeted.store(true, Ordering::Relaxed);
-        Connection { answered: OnceLock::from(answered), heard: Some(heard), _entry: Some(entry), ..self }
+        Connection {
+            meter,
+            answered: OnceLock::from(answered),
+            heard: Some(heard),
+            _entry: Some(entry),
+            ..self
+        }
     }
 
     /// net-C1: the caller may receive from it now. False: another worker does, and will look again.

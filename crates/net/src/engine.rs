@@ -7,6 +7,7 @@
 //! net-E2: each connection with unread bytes is with a worker, in `ready`, waits for memory in `short`, is paused until an answer leaves, or
 //!     has an event in epoll.
 
+mod about;
 mod back;
 mod ending;
 mod parked;
@@ -26,12 +27,14 @@ use types::Buf;
 use wire::frame::PING;
 use wire::{Flags, Header};
 
+use about::is_about_the_process;
 use back::serve_line;
 use parked::AtWorker;
 
 use crate::Hub;
 use crate::bufs::Bufs;
 use crate::connection::{Connection, Read, Spare, UnderWay};
+use crate::counts::{Way, add};
 use crate::hello::{HELLO_LEN, Hello, Status};
 use crate::hub::{refused, reply_to};
 use crate::incoming::Frame;
@@ -396,6 +399,7 @@ impl Engine {
             // net-C2.
             if !self.may_read(&connection) {
                 connection.is_paused.store(true, Ordering::SeqCst);
+                add(&connection.meter.counts.waits);
                 // An answer may have left before the mark was there.
                 if self.may_read(&connection) && connection.is_paused.swap(false, Ordering::SeqCst) {
                     continue;
@@ -424,6 +428,7 @@ impl Engine {
                     }
                 }
                 Ok(Read::Short) => {
+                    add(&connection.meter.counts.waits);
                     self.budget.wait_for_memory();
                     self.queues.lock().short.push(connection);
                     // The connection may be with another worker from here on. Memory that was given back meanwhile was not told of.
@@ -436,6 +441,7 @@ impl Engine {
                     let now = self.now_ms();
                     connection.heard_ms.store(now, Ordering::Relaxed);
                     connection.begun_ms.store(0, Ordering::Relaxed);
+                    connection.meter.frame(Way::In, &frame.head);
                     if frame.head.flags & Flags::REPLY != 0 || frame.head.call == PING {
                         if let Err(gone) = self.take_at_once(&connection, frame) {
                             self.close_because(&connection, gone);
@@ -514,6 +520,7 @@ impl Engine {
         };
         // A request for a target that is not here is refused in a way that proves that nothing was done.
         let served = match &connection.heard {
+            _ if is_about_the_process(head.call) => Ok(Some(self.about(&head, &body))),
             Some(heard) => Ok(serve_line(&**heard, &head, &body, &mut reply_bulk)),
             None => self.hub.serve(&head, &body, &bulk, &mut reply_bulk, &place),
         };
@@ -564,6 +571,7 @@ impl Engine {
     /// Sends an answer, or queues it.
     fn answer(&self, connection: &Arc<Connection>, head: Header, body: &[u8], bulk: &mut Buf, share: Share) {
         assert_eq!(head.bulk_len as usize, bulk.len(), "the header tells the bulk's length");
+        connection.meter.frame(Way::Out, &head);
         let raw = head.encode(body);
         let len = raw.len() + body.len() + bulk.len();
         let hold = || {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use types::{NodeId, TargetId};
+use wire::fabric::{NetTrace, NetTraceReply, PeerStat};
 use wire::map::ClusterMap;
 
 use crate::local::LocalPeer;
@@ -129,6 +130,22 @@ impl Fabric {
             Node::new(nid.to_string(), NodeId(0), vec![nid.to_string()], self.common.clone())
         });
         Arc::new(RemotePeer { node: node.clone(), target })
+    }
+
+    /// Counters of the nodes that were dialled, by name.
+    pub fn stat(&self) -> Vec<PeerStat> {
+        let routes = self.routes.read();
+        let nodes: Vec<_> = routes.nodes.values().chain(routes.addresses.values()).cloned().collect();
+        drop(routes);
+        let mut stats: Vec<_> = nodes.iter().map(|node| node.stat()).collect();
+        stats.retain(|stat| stat.connects + stat.failures > 0);
+        stats.sort_by(|a, b| a.peer.cmp(&b.peer));
+        stats
+    }
+
+    /// Frames that this process sent to other nodes, or received from them.
+    pub fn trace(&self, request: &NetTrace) -> NetTraceReply {
+        self.common.trace.read(request)
     }
 
     /// Ends the fabric for good: every waiting call to another process returns within about a second, and later ones fail at once. For

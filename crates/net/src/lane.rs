@@ -19,6 +19,7 @@ use types::{Buf, NodeId, TargetId};
 use wire::frame::{BODY_MAX, PING};
 use wire::{Flags, Header, Malformed};
 
+use crate::counts::{Meter, Way};
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
 use crate::live::Entry;
 use crate::outgoing::{Bulk, Left, Outgoing, When};
@@ -39,6 +40,7 @@ pub(crate) struct Lane {
     timing: Arc<Timing>,
     /// Dials the other end's address again, to tell a dead host from a slow one.
     probe: Box<dyn Fn() -> bool + Send + Sync>,
+    meter: Arc<Meter>,
     _entry: Entry,
 }
 
@@ -85,7 +87,7 @@ impl Lane {
         socket: Arc<Socket>,
         node: NodeId,
         frames_max: usize,
-        entry: Entry,
+        (entry, meter): (Entry, Arc<Meter>),
         timing: Arc<Timing>,
         probe: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Lane {
@@ -109,6 +111,7 @@ impl Lane {
             has_dead_host: AtomicBool::new(false),
             timing,
             probe,
+            meter,
             _entry: entry,
         }
     }
@@ -190,7 +193,10 @@ impl Lane {
         );
         match wrote {
             _ if is_dead => Err(Unsent::Gone(self.host_is_dead())),
-            Ok(Left::All | Left::Queued) => Ok(()),
+            Ok(Left::All | Left::Queued) => {
+                self.meter.frame(Way::Out, head);
+                Ok(())
+            }
             Ok(Left::Nothing) if self.is_gone() => Err(Unsent::Gone("the connection was closed".into())),
             Ok(Left::Nothing) => Err(Unsent::Deadline),
             Err(gone) => {
@@ -292,6 +298,7 @@ impl Lane {
         if head.flags & Flags::REPLY == 0 {
             return Err(Malformed("a frame that is no answer"));
         }
+        self.meter.frame(Way::In, &head);
         if head.call == PING {
             return Ok(false);
         }

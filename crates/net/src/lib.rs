@@ -19,6 +19,7 @@ mod bufs;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod connection;
+mod counts;
 mod engine;
 mod fabric;
 #[cfg(any(test, feature = "testing"))]

@@ -12,11 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use socket2::Socket;
+use wire::fabric::PeerStat;
+
+use crate::counts::{Meter, Trace, add};
 
 /// Connections of a peer that always get a place: twice what a mount opens to a server, for several mounts on one host.
 const FEW: usize = 64;
 /// The least that a frame takes: its parts and the work that it waits for.
 const FRAME_MIN: usize = 1024;
+/// Peers whose counters are kept without a connection.
+const PEERS_KEPT: usize = 1024;
 /// Up to here a frame is short.
 const SHORT_MAX: usize = 64 * 1024;
 
@@ -67,6 +72,16 @@ impl Origin {
     }
 }
 
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Host(address) => write!(f, "{address}"),
+            Origin::User(uid) => write!(f, "user {uid}"),
+            Origin::Unknown => write!(f, "unknown"),
+        }
+    }
+}
+
 /// net-L1: is there a place for another connection of a peer that has `own` of all `open` ones?
 fn has_place(limits: &Limits, open: usize, own: usize) -> bool {
     let easy = limits.connections - limits.connections / 4;
@@ -80,17 +95,18 @@ pub(crate) struct Budget {
     /// Bytes of long frames and of short ones.
     bytes: [AtomicUsize; 2],
     peers: Mutex<HashMap<Origin, Arc<Use>>>,
+    pub trace: Arc<Trace>,
     frees: AtomicU64,
     /// Connections wait for memory: `Share`'s drop tells.
     is_short: AtomicBool,
     freed: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The use by one peer.
-#[derive(Default)]
+/// The use by one peer. It stays after the last connection, for its counters, while there are few.
 struct Use {
     connections: AtomicUsize,
     bytes: [AtomicUsize; 2],
+    meter: Arc<Meter>,
 }
 
 /// A connection's place, until it is dropped.
@@ -115,6 +131,7 @@ impl Budget {
             open: AtomicUsize::new(0),
             bytes: Default::default(),
             peers: Mutex::default(),
+            trace: Arc::default(),
             frees: AtomicU64::new(0),
             is_short: AtomicBool::new(false),
             freed,
@@ -124,16 +141,38 @@ impl Budget {
     /// A place for a connection, or `None` if there is none for it.
     pub fn seat(self: &Arc<Budget>, origin: Origin) -> Option<Seat> {
         let mut peers = self.peers.lock();
-        let peer = peers.get(&origin).cloned().unwrap_or_default();
+        let make = || {
+            let meter = Meter::new(origin.to_string(), self.trace.clone());
+            Arc::new(Use { connections: AtomicUsize::new(0), bytes: Default::default(), meter })
+        };
+        let peer = peers.get(&origin).cloned().unwrap_or_else(make);
         // Counts of places change under the lock only.
         let (open, own) = (self.open.load(Ordering::Relaxed), peer.connections.load(Ordering::Relaxed));
         if !has_place(&self.limits, open, own) {
+            add(&peer.meter.counts.failures);
             return None;
         }
+        add(&peer.meter.counts.connects);
         self.open.store(open + 1, Ordering::Relaxed);
         peer.connections.store(own + 1, Ordering::Relaxed);
         peers.insert(origin, peer.clone());
         Some(Seat { budget: self.clone(), origin, peer })
+    }
+
+    /// The counters of all peers, with the requests under way of each meter's connections.
+    pub fn stat(&self, under_way: &HashMap<*const Meter, usize>) -> Vec<PeerStat> {
+        let peers = self.peers.lock();
+        let stat = |peer: &Arc<Use>| {
+            let under_way = under_way.get(&Arc::as_ptr(&peer.meter)).copied().unwrap_or(0);
+            let connections = peer.connections.load(Ordering::Relaxed);
+            peer.meter.counts.stat(peer.meter.peer.clone(), connections, under_way)
+        };
+        peers.values().map(stat).collect()
+    }
+
+    /// Bytes of frames in memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     /// Rises whenever memory is given back.
@@ -152,6 +191,10 @@ impl Budget {
 }
 
 impl Seat {
+    pub fn meter(&self) -> Arc<Meter> {
+        self.peer.meter.clone()
+    }
+
     /// net-L2: memory for a frame of so many bytes, or `None` if there is none now.
     pub fn take(&self, bytes: usize) -> Option<Share> {
         let bytes = bytes.max(FRAME_MIN);
@@ -172,7 +215,7 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut peers = self.budget.peers.lock();
         self.budget.open.fetch_sub(1, Ordering::Relaxed);
-        if self.peer.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.peer.connections.fetch_sub(1, Ordering::Relaxed) == 1 && peers.len() > PEERS_KEPT {
             peers.remove(&self.origin);
         }
     }
@@ -238,7 +281,8 @@ mod tests {
             assert!(held.iter().all(Option::is_some), "{own} and {others}");
             assert_eq!(budget.seat(host(1)).is_some(), want, "{own} of its own and {others} of others");
             drop(held);
-            assert!(budget.peers.lock().is_empty() && budget.open.load(Ordering::SeqCst) == 0);
+            assert!(budget.peers.lock().values().all(|peer| peer.connections.load(Ordering::SeqCst) == 0));
+            assert_eq!(budget.open.load(Ordering::SeqCst), 0);
         }
     }
 

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use socket2::{SockAddr, Socket};
 use types::{NodeId, TargetId};
+use wire::fabric::PeerStat;
 
+use crate::counts::{Meter, Trace, add};
 use crate::engine::Engine;
 use crate::hello::{Hello, Kind, Status};
 use crate::lane::Lane;
@@ -40,6 +42,7 @@ pub(crate) struct Common {
     /// This node's id; 0 if it is in no map.
     pub own: AtomicU64,
     pub live: Arc<Live>,
+    pub trace: Arc<Trace>,
     pub timing: Arc<Timing>,
     /// Serves what other nodes send over lines; started by the first one that listens.
     ear: Mutex<Option<Arc<Engine>>>,
@@ -69,6 +72,7 @@ impl Drop for Common {
 pub(crate) struct Dialled {
     pub socket: Arc<Socket>,
     pub entry: Entry,
+    pub meter: Arc<Meter>,
     pub hello: Hello,
     address: SockAddr,
 }
@@ -78,6 +82,7 @@ pub(crate) struct Node {
     pub name: String,
     wanted: NodeId,
     common: Arc<Common>,
+    meter: Arc<Meter>,
     nids: RwLock<Vec<String>>,
     /// The address that answered last, with its NID. It is tried first: an unresponsive address before it would delay each connect.
     worked: Mutex<Option<(String, SockAddr)>>,
@@ -167,10 +172,12 @@ impl Lanes {
 
 impl Node {
     pub fn new(name: String, wanted: NodeId, nids: Vec<String>, common: Arc<Common>) -> Arc<Node> {
+        let meter = Meter::new(name.clone(), common.trace.clone());
         Arc::new(Node {
             name,
             wanted,
             common,
+            meter,
             nids: RwLock::new(nids),
             worked: Mutex::new(None),
             state: Mutex::default(),
@@ -275,7 +282,10 @@ impl Node {
                 // Another thread is connecting, or all lanes are full.
                 _ if wait == Wait::Never => return Err("all connections are busy".into()),
                 // The loop checks above whether it was woken or timed out.
-                _ => drop(self.changed.wait_until(&mut state, deadline)),
+                _ => {
+                    add(&self.meter.counts.waits);
+                    self.changed.wait_until(&mut state, deadline);
+                }
             }
         }
     }
@@ -339,7 +349,18 @@ impl Node {
 
     /// Dials a connection, greeted.
     pub fn dial(&self, kind: Kind, deadline: Instant) -> Result<Dialled, String> {
-        self.dial_any(kind, deadline.min(Instant::now() + CONNECT_MAX))
+        let made = self.dial_any(kind, deadline.min(Instant::now() + CONNECT_MAX));
+        let counts = &self.meter.counts;
+        add(if made.is_ok() { &counts.connects } else { &counts.failures });
+        made
+    }
+
+    /// Counters of the connections to this node.
+    pub fn stat(&self) -> PeerStat {
+        let state = self.state.lock();
+        let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).collect();
+        let under_way = lanes.iter().map(|lane| lane.under_way()).sum();
+        self.meter.counts.stat(self.name.clone(), lanes.len(), under_way)
     }
 
     pub fn ear(&self) -> io::Result<Arc<Engine>> {
@@ -410,11 +431,11 @@ impl Node {
             e => format!("greeting: {e}"),
         })?;
         self.check(&answer)?;
-        Ok(Dialled { socket, entry, hello: answer, address: address.clone() })
+        Ok(Dialled { socket, entry, meter: self.meter.clone(), hello: answer, address: address.clone() })
     }
 
     fn lane(&self, dialled: Dialled) -> Lane {
-        let Dialled { socket, entry, hello, address } = dialled;
+        let Dialled { socket, entry, meter, hello, address } = dialled;
         // A socket of this host needs no probe: its other end closes with its process.
         let probe = move || {
             address.is_unix()
@@ -425,7 +446,7 @@ impl Node {
                 })
         };
         let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
-        Lane::new(socket, hello.node, frames, entry, timing, Box::new(probe))
+        Lane::new(socket, hello.node, frames, (entry, meter), timing, Box::new(probe))
     }
 
     fn check(&self, answer: &Hello) -> Result<(), String> {

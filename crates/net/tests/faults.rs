@@ -318,7 +318,9 @@ fn a_frame_that_came_whole_counts_although_the_connection_is_cut_behind_it() {
         ask_well(&*peer, 1);
         let rule = rig.rule(way, What::CutAfter(frame_len(3)), Some(1));
         let got = ask(&*peer, QUICK, 3, PATIENCE);
-        assert_eq!(got.is_ok(), way == Way::Replies, "{way:?}: {got:?}");
+        // The answer to a request that came whole may pass before the cut.
+        let may_be_unknown = way == Way::Requests && is_unknown(&got);
+        assert!(got.is_ok() || may_be_unknown, "{way:?}: {got:?}");
         rig.wait_until_served(2);
         assert_eq!((rig.served(), rig.proxy.applied(rule)), (2, 1), "{way:?}");
         // A request may be on its way before the client hears of the cut.

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod changelog;
 pub mod check;
 pub mod codec;
+pub mod fabric;
 pub mod frame;
 pub mod lock;
 pub mod map;
@@ -38,6 +39,30 @@ pub trait Request: Wire {
     fn bulk_back(&self) -> u32 {
         0
     }
+}
+
+/// Every call, by conversation.
+pub const ALL_CALLS: &[&[(u16, &str)]] = &[
+    fabric::CALLS,
+    session::CALLS,
+    notice::CALLS,
+    shared::CALLS,
+    meta::CALLS,
+    object::CALLS,
+    ost::CALLS,
+    mdt::CALLS,
+    mgmt::CALLS,
+    lock::CALLS,
+    accessed::CALLS,
+    purge::CALLS,
+    batch::CALLS,
+    check::CALLS,
+    changelog::CALLS,
+];
+
+/// The name of a call, for people.
+pub fn call_name(call: u16) -> Option<&'static str> {
+    ALL_CALLS.iter().copied().flatten().find(|(number, _)| *number == call).map(|(_, name)| *name)
 }
 
 codec::bodies! {

@@ -11,8 +11,8 @@ use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
-    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, lock, map, mdt, meta, mgmt,
-    notice, object, ost, purge, session, shared,
+    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, fabric, lock, map, mdt, meta,
+    mgmt, notice, object, ost, purge, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -53,13 +53,13 @@ macro_rules! all_types {
                 object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::WatchMap,
-                notice::NewMap, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
+                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
                 changelog::ListConsumers,
             }
             values {
-                notice::Taken, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
+                notice::Taken, fabric::PeerStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
                 ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstIndex, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,
@@ -466,23 +466,7 @@ fn every_call_is_in_the_document() {
 }
 
 fn all_calls() -> Vec<(u16, &'static str)> {
-    [
-        session::CALLS,
-        shared::CALLS,
-        meta::CALLS,
-        object::CALLS,
-        ost::CALLS,
-        mdt::CALLS,
-        mgmt::CALLS,
-        notice::CALLS,
-        lock::CALLS,
-        accessed::CALLS,
-        purge::CALLS,
-        batch::CALLS,
-        check::CALLS,
-        changelog::CALLS,
-    ]
-    .concat()
+    wire::ALL_CALLS.concat()
 }
 
 /// A header of 64 bytes with the body that its checksum covers.

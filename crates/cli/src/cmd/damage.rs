@@ -104,6 +104,11 @@ impl Where {
         }
     }
 
+    /// The path on a mount, if one was given.
+    pub fn path(&self) -> Option<&std::path::Path> {
+        self.path.as_deref()
+    }
+
     fn list(&self) -> anyhow::Result<Exit> {
         let (reach, fid) = self.reach()?;
         let mut lines = Vec::new();

@@ -17,6 +17,7 @@ mod measure;
 mod mgs;
 mod mkfs;
 mod mount;
+mod net;
 mod oss;
 mod ost;
 mod remount;
@@ -69,6 +70,7 @@ pub enum Command {
     Bench(bench::Bench),
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
+    Net(net::Net),
     Mount(mount::Mount),
     Mkfs(mkfs::Mkfs),
     Mgs(mgs::Mgs),
@@ -98,6 +100,7 @@ impl Command {
             Command::Bench(c) => c.run(),
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
+            Command::Net(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mkfs(c) => c.run(),
             Command::Mgs(c) => c.run(),

@@ -334,6 +334,7 @@ fn connect(
     sender: Sender<Event>,
     awaited: &Awaited,
 ) -> anyhow::Result<(Client, Heart)> {
+    fabric.set_dead_after(wish.options.dead_after);
     // 1. A map with the file system, its MDT and at least one OST.
     let what = format!("mount {}", wish.source);
     let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());

@@ -7,6 +7,7 @@ pub(crate) mod fallocate;
 pub(crate) mod fsync;
 pub(crate) mod grow;
 pub(crate) mod lookup;
+pub(crate) mod net;
 pub(crate) mod open;
 pub(crate) mod put;
 pub(crate) mod read;

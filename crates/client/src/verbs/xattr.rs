@@ -3,6 +3,7 @@
 //! - `stria.layout`: a directory's or file's striping. Read: a directory's words, a file's text; set and remove: `setstripe`'s words.
 //! - `stria.layout.text`, `.yaml`, `.json`: what `getstripe` shows of either, to be read only.
 //! - `stria.fid`, `stria.path`: what the file system calls it.  - `stria.df`: its targets' numbers, as JSON.
+//! - `stria.net`: counters of the mount's connections; `stria.net.trace.N`: its frames after number N (`wire::fabric`).
 //! - `stria.du`: what lies in a directory and below it, as JSON.
 
 use std::sync::atomic::Ordering;
@@ -22,6 +23,8 @@ const LAYOUT_JSON: &[u8] = b"stria.layout.json";
 const FID: &[u8] = b"stria.fid";
 const PATH: &[u8] = b"stria.path";
 const DF: &[u8] = b"stria.df";
+const NET: &[u8] = b"stria.net";
+const TRACE: &[u8] = b"stria.net.trace.";
 const DU: &[u8] = b"stria.du";
 const VIRTUAL: &[u8] = b"stria.";
 const SECURITY: &[u8] = b"security.";
@@ -41,6 +44,8 @@ impl Fs {
             FID => Ok(fid.to_string().into_bytes()),
             PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
             DF => self.df_json().map(String::into_bytes),
+            NET => Ok(self.net_stat()),
+            _ if name.starts_with(TRACE) => self.net_trace(&name[TRACE.len()..]),
             DU => self.du_json(fid, cred).map(String::into_bytes),
             _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
             // The kernel asks for the capabilities of each file that is written, for any user.

@@ -11,6 +11,7 @@ use wire::{Flags, Header, Malformed};
 
 use super::{Engine, reply_to};
 use crate::connection::Connection;
+use crate::counts::Way;
 use crate::incoming::Frame;
 use crate::later::Answer;
 use crate::limits::{Limits, Origin, Share};
@@ -59,11 +60,12 @@ impl Engine {
 
     /// Takes a connection that was dialled. `heard` serves what the other end sends over it.
     pub fn adopt(&self, dialled: Dialled, heard: Arc<dyn Service>, answered: Answered) -> io::Result<Line> {
-        let Dialled { socket, entry, .. } = dialled;
+        let Dialled { socket, entry, meter, .. } = dialled;
         let seat = self.budget.seat(Origin::of(&socket)).ok_or_else(|| io::Error::other("too many lines"))?;
         tune(&socket, super::LINGER)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Connection::new(id, socket, seat, self.now_ms()).dialled(entry, heard, answered);
+        let connection =
+            Connection::new(id, socket, seat, self.now_ms()).dialled(entry, meter, heard, answered);
         let connection = Arc::new(connection);
         let line = Back::line(self, &connection);
         self.watch_new(connection)?;
@@ -82,9 +84,11 @@ impl Engine {
         let hold = || connection.seat.take(raw.len() + body.len()).map(|share| (share, None));
         let (socket, bulk) = (&connection.socket, Bulk::Lent(&[]));
         match connection.outgoing.write(socket, [&raw, body], bulk, hold, When::now(), &mut || false) {
-            Ok(Left::All) => true,
-            Ok(Left::Queued) => {
-                self.watch_for_space(connection);
+            Ok(left @ (Left::All | Left::Queued)) => {
+                connection.meter.frame(Way::Out, head);
+                if left == Left::Queued {
+                    self.watch_for_space(connection);
+                }
                 true
             }
             Ok(Left::Nothing) => unreachable!("a frame that may be queued is taken"),

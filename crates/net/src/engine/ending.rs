@@ -39,7 +39,7 @@ impl Engine {
         self.ended.notify_all();
     }
 
-    fn all(&self) -> Vec<Arc<Connection>> {
+    pub(super) fn all(&self) -> Vec<Arc<Connection>> {
         self.connections.read().values().cloned().collect()
     }
 

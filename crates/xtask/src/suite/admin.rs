@@ -25,6 +25,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Shared, ("admin::ids_and_paths", ids_and_paths)),
     (Needs::Shared, ("admin::du_says_what_a_walk_finds", du)),
     (Needs::Shared, ("admin::an_mdt_tells_what_it_holds", mdt_stat)),
+    (Needs::Shared, ("admin::connections_tell_what_went_over_them", net)),
 ];
 
 /// `NID:/fsname` of the cluster.
@@ -114,6 +115,58 @@ fn mdt_stat(b: &mut Bench) -> Result<()> {
     ensure!(code == 0 && out.contains("(mdt_cache)") && !out.contains("DAMAGED"), "{code}: {out}");
     let (code, out) = b.cluster.stria(&["mdt", "stat", &dir.join("0").display().to_string()])?;
     ensure!(code != 0 && out.contains("give the mount point"), "{code}: {out}");
+    Ok(fs::remove_dir_all(dir)?)
+}
+
+/// `stria net stat` counts the frames of calls, and `stria net trace` shows them.
+fn net(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("net")?;
+    let mount = b.cluster.mount.display().to_string();
+    let look = || -> Result<Vec<serde_json::Value>> {
+        let (code, out) = b.cluster.stria(&["net", "stat", "-j", &mount])?;
+        ensure_eq(code, 0, &out)?;
+        Ok(serde_json::from_str(&out)?)
+    };
+    let frames = |of: &[serde_json::Value], what: &str| -> u64 {
+        let peers = of.iter().flat_map(|process| process["peers"].as_array().into_iter().flatten());
+        peers.filter_map(|peer| peer[what].as_u64()).sum()
+    };
+    let before = look()?;
+    let stria = b.cluster.bin().to_owned();
+    let mut tracing = Command::new(stria)
+        .args(["net", "trace", "-j", "--seconds", "2", &mount])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    // It begins to look when it has reached all processes.
+    while tracing.try_wait()?.is_none() {
+        for n in 0..20 {
+            File::create(dir.join(n.to_string()))?;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    ensure!(frames(&look()?, "frames_in") > frames(&before, "frames_in"), "frames are counted");
+    let traced = tracing.wait_with_output()?;
+    let lines = String::from_utf8(traced.stdout)?;
+    let names = before.iter().filter_map(|process| process["process"].as_str()).collect::<Vec<_>>();
+    if b.cluster.wiring() == Wiring::Local {
+        // Calls of this mount are no frames; those of the tools are.
+        ensure!(lines.contains("NetStat") && names.len() == 2, "{names:?}: {lines}");
+        return Ok(fs::remove_dir_all(dir)?);
+    }
+    ensure!(
+        names.len() >= 4 && names[0].starts_with("mount ") && names.contains(&"management service"),
+        "{names:?}"
+    );
+    let create = |process: &str, reply: bool| {
+        let frame = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
+        lines.lines().map(frame).any(|f| {
+            let is_of = f["process"].as_str().is_some_and(|name| name.starts_with(process));
+            is_of && f["is_reply"] == reply && f["call"].as_str().is_some_and(|c| c.starts_with("Create"))
+        })
+    };
+    for (process, reply) in [("mount", false), ("mount", true), ("server", false), ("server", true)] {
+        ensure!(create(process, reply), "no Create of a {process}, an answer: {reply}: {lines}");
+    }
     Ok(fs::remove_dir_all(dir)?)
 }
 

@@ -112,6 +112,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
          changelog list -j {mount}
          changelog read -j json {mount}
          mdt stat -j {mount}
+         net stat -j {mount}
+         net trace -j -n 3 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
          mdt restore -j backup.stria restored.img --size 256M
          mdt bench dev.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create -j
@@ -175,6 +177,8 @@ fn tables(b: &mut Bench) -> Result<()> {
          changelog list {mount}
          changelog read --lustre some-consumer {mount}
          mdt stat {mount}
+         net stat {mount}
+         net trace -n 3 --seconds 10 {mount}
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create
          ost stat {mount}
          ost space {mount}

@@ -1,0 +1,172 @@
+//! Counters per peer, and the trace of frames. Both are for people; no rule depends on them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use wire::Header;
+use wire::fabric::{FRAMES_MAX, NetTrace, NetTraceReply, PeerStat, TRACE_SEC, Traced};
+
+/// Frames that a trace keeps until they are read.
+const KEPT: usize = 16_384;
+
+/// What went over all connections to one peer.
+#[derive(Default)]
+pub(crate) struct Counts {
+    frames_out: AtomicU64,
+    frames_in: AtomicU64,
+    bytes_out: AtomicU64,
+    bytes_in: AtomicU64,
+    pub waits: AtomicU64,
+    pub connects: AtomicU64,
+    pub failures: AtomicU64,
+}
+
+pub(crate) fn add(count: &AtomicU64) {
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counts {
+    pub fn stat(&self, peer: String, connections: usize, under_way: usize) -> PeerStat {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        PeerStat {
+            peer,
+            connections: connections as u32,
+            under_way: under_way as u32,
+            frames_out: get(&self.frames_out),
+            frames_in: get(&self.frames_in),
+            bytes_out: get(&self.bytes_out),
+            bytes_in: get(&self.bytes_in),
+            waits: get(&self.waits),
+            connects: get(&self.connects),
+            failures: get(&self.failures),
+        }
+    }
+}
+
+/// The way of a frame, from this process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Out,
+    In,
+}
+
+/// Counts and traces the frames of one peer.
+pub(crate) struct Meter {
+    pub counts: Counts,
+    pub peer: String,
+    trace: Arc<Trace>,
+}
+
+impl Meter {
+    pub fn new(peer: String, trace: Arc<Trace>) -> Arc<Meter> {
+        Arc::new(Meter { counts: Counts::default(), peer, trace })
+    }
+
+    pub fn frame(&self, way: Way, head: &Header) {
+        let bytes = (wire::HEADER_LEN + head.body_len as usize + head.bulk_len as usize) as u64;
+        let (frames, all) = match way {
+            Way::Out => (&self.counts.frames_out, &self.counts.bytes_out),
+            Way::In => (&self.counts.frames_in, &self.counts.bytes_in),
+        };
+        add(frames);
+        all.fetch_add(bytes, Ordering::Relaxed);
+        if self.trace.is_on() {
+            self.trace.note(&self.peer, way, head);
+        }
+    }
+}
+
+/// The last frames of a process, while they are read.
+pub(crate) struct Trace {
+    begun: Instant,
+    /// Milliseconds after `begun` until which it is on; 0: it is off.
+    until_ms: AtomicU64,
+    frames: Mutex<Frames>,
+}
+
+#[derive(Default)]
+struct Frames {
+    last: u64,
+    kept: VecDeque<Traced>,
+}
+
+impl Default for Trace {
+    fn default() -> Trace {
+        Trace { begun: Instant::now(), until_ms: AtomicU64::new(0), frames: Mutex::default() }
+    }
+}
+
+impl Trace {
+    fn is_on(&self) -> bool {
+        self.until_ms.load(Ordering::Relaxed) != 0
+    }
+
+    fn note(&self, peer: &str, way: Way, head: &Header) {
+        let mut frames = self.frames.lock();
+        if self.begun.elapsed().as_millis() as u64 > self.until_ms.load(Ordering::Relaxed) {
+            // The reader has gone.
+            self.until_ms.store(0, Ordering::Relaxed);
+            frames.kept = VecDeque::new();
+            return;
+        }
+        let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        frames.last += 1;
+        let traced = Traced {
+            number: frames.last,
+            at_us: at.as_micros() as u64,
+            peer: peer.to_string(),
+            is_out: way == Way::Out,
+            call: head.call,
+            flags: head.flags,
+            target: head.target.0,
+            session: head.session.0,
+            request: head.request,
+            body_bytes: head.body_len,
+            bulk_bytes: head.bulk_len,
+        };
+        if frames.kept.len() >= KEPT {
+            frames.kept.pop_front();
+        }
+        frames.kept.push_back(traced);
+    }
+
+    /// Frames after `request.after`, and the trace goes on.
+    pub fn read(&self, request: &NetTrace) -> NetTraceReply {
+        let until = self.begun.elapsed() + Duration::from_secs(TRACE_SEC);
+        self.until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
+        let frames = self.frames.lock();
+        let max = (request.max as usize).min(FRAMES_MAX);
+        let first = frames.kept.front().map_or(frames.last + 1, |f| f.number);
+        let found = frames.kept.iter().filter(|f| f.number > request.after).take(max).cloned().collect();
+        // A reader that has none, or is of an earlier trace, has lost none.
+        let is_known = request.after > 0 && request.after <= frames.last;
+        let lost = if is_known { first.saturating_sub(request.after + 1) } else { 0 };
+        NetTraceReply { frames: found, lost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_off_until_it_is_read_and_tells_what_it_lost() {
+        let trace = Arc::new(Trace::default());
+        let meter = Meter::new("host".into(), trace.clone());
+        let head = |request| Header { request, call: 7, ..Header::default() };
+        meter.frame(Way::Out, &head(1));
+        let read = |after, max| trace.read(&NetTrace { after, max });
+        assert_eq!(read(0, 10), NetTraceReply { frames: vec![], lost: 0 });
+        (0..KEPT as u64 + 5).for_each(|n| meter.frame(Way::In, &head(n)));
+        let first = read(1, 3);
+        assert_eq!((first.lost, first.frames.len()), (4, 3));
+        assert_eq!((first.frames[0].number, first.frames[0].request, first.frames[0].is_out), (6, 5, false));
+        assert_eq!(read(first.frames[2].number, 1).lost, 0);
+        let stat = meter.counts.stat("host".into(), 1, 2);
+        assert_eq!((stat.frames_out, stat.frames_in), (1, KEPT as u64 + 5));
+        assert_eq!(stat.bytes_out, wire::HEADER_LEN as u64);
+    }
+}
