@@ -7,7 +7,7 @@ pub mod load;
 pub mod rng;
 pub mod story;
 
-pub use cluster::{Cluster, Role, Shape, Wiring};
+pub use cluster::{Cluster, Role, Shape, Wiring, is_mounted};
 pub use rng::Rng;
 pub use story::{Story, StoryShape, Who};
 pub use verify;

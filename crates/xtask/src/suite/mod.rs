@@ -11,6 +11,7 @@ mod changelog;
 mod claims;
 mod content;
 mod crash;
+mod cut;
 mod damage;
 mod data;
 mod equal;
@@ -224,6 +225,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(measured::TESTS);
     tests.extend_from_slice(report::TESTS);
     tests.extend_from_slice(locks::OWN);
+    tests.extend_from_slice(cut::OWN);
     tests
 }
 
