@@ -222,3 +222,23 @@ fn a_late_release_gives_back_nothing_that_its_namesake_took() {
         }
     }
 }
+
+/// A wait holds no thread and no request at the MDT: others are served, however many wait.
+#[test]
+fn two_thousand_waits_leave_the_mdt_free() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let (a, b) = (cluster.mount(), cluster.mount());
+    let (fid, held) = make(&a, "f");
+    assert_eq!(a.set_lock(held, &lock(Flock, 1, Write, 0, u64::MAX)), Ok(LockAnswer::Granted));
+    let h = b.open(fid, OpenFlags::read_write()).expect("open").0;
+    let waits: Vec<_> =
+        (0..2000).map(|n| wait(&b, h, n, lock(Flock, 100 + n, Read, 0, u64::MAX))).collect();
+    for n in 0..100 {
+        make(&b, &format!("g{n}"));
+        assert_eq!(a.lookup(Fid::ROOT, format!("g{n}").as_bytes()).expect("it is there").nlink, 1);
+    }
+    let (workers, _) = cluster.server.load();
+    assert!(workers <= 8, "{workers} threads serve");
+    a.set_lock(held, &lock(Flock, 1, Unlock, 0, u64::MAX)).expect("released");
+    waits.iter().for_each(|told| assert_eq!(end_of(told), Ok(LockAnswer::Granted)));
+}

@@ -35,7 +35,7 @@ pub enum Wiring {
 
 pub struct Cluster {
     pub hub: Arc<Hub>,
-    server: Server,
+    pub server: Server,
     wiring: Wiring,
     pub map: ClusterMap,
     pub mdt: Option<(Arc<mds::Mdt>, Arc<SimDisk>)>,
