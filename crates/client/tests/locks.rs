@@ -231,8 +231,7 @@ fn two_thousand_waits_leave_the_mdt_free() {
     let (fid, held) = make(&a, "f");
     assert_eq!(a.set_lock(held, &lock(Flock, 1, Write, 0, u64::MAX)), Ok(LockAnswer::Granted));
     let h = b.open(fid, OpenFlags::read_write()).expect("open").0;
-    let waits: Vec<_> =
-        (0..2000).map(|n| wait(&b, h, n, lock(Flock, 100 + n, Read, 0, u64::MAX))).collect();
+    let waits: Vec<_> = (0..2000).map(|n| wait(&b, h, n, lock(Flock, 100 + n, Read, 0, u64::MAX))).collect();
     for n in 0..100 {
         make(&b, &format!("g{n}"));
         assert_eq!(a.lookup(Fid::ROOT, format!("g{n}").as_bytes()).expect("it is there").nlink, 1);

@@ -276,3 +276,25 @@ fn a_small_file_that_is_put() {
         fs.shutdown().unwrap();
     });
 }
+
+/// Clients that flush at once hold no thread of the MDT each.
+#[test]
+fn many_flushes_at_once_are_all_answered_by_few_threads() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let fs = cluster.mount();
+    std::thread::scope(|scope| {
+        for n in 0..100 {
+            let fs = &fs;
+            scope.spawn(move || {
+                for round in 0..5 {
+                    let name = format!("f{n}-{round}");
+                    fs.create(Fid::ROOT, name.as_bytes(), 0o644, OpenFlags::read_write(), &Cred::root())
+                        .expect("create");
+                    fs.fsync_dir(Fid::ROOT).expect("flushed");
+                }
+            });
+        }
+    });
+    let (workers, _) = cluster.server.load();
+    assert!(workers < 20, "{workers} threads serve");
+}

@@ -33,8 +33,8 @@ mod upkeep;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use disk::volume::{Label, Volume};
@@ -78,6 +78,8 @@ pub struct Mdt {
 /// State that serving threads and background threads share.
 /// Locks are taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
 pub(crate) struct Core {
+    /// Itself, for answers that come later.
+    me: Weak<Core>,
     volume: Volume,
     kv: Records,
     executor: execute::Executor,

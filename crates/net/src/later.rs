@@ -80,6 +80,11 @@ impl<'a> Answer<'a> {
         self.parking?.line(answered)
     }
 
+    /// True if the answer comes later.
+    pub fn is_parked(&self) -> bool {
+        self.is_parked
+    }
+
     /// The whole answer to `request`, or `None` if it comes later.
     pub(crate) fn end(self, request: &Header) -> Option<(Header, Vec<u8>)> {
         let Answer { head: mut reply, body, bulk, is_parked, .. } = self;

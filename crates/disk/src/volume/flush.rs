@@ -31,10 +31,38 @@ struct Inner {
     is_led: bool,
     /// Threads that wait for the flush under way, or for the next one.
     waiting: Vec<Waiter>,
+    /// The same without threads.
+    parked: Vec<Parked>,
     /// Threads that took part in the last flush or waited for the next one when it ended.
     expected: usize,
     /// Duration of the last flush.
     took: Duration,
+}
+
+/// Called once the entries are durable, or the volume has failed.
+pub type OnFlushed = Box<dyn FnOnce(Result<Seq, VolumeError>) + Send>;
+
+/// A flush that is waited for without a thread.
+struct Parked {
+    want: u64,
+    done: OnFlushed,
+}
+
+impl std::fmt::Debug for Parked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Parked {}", self.want)
+    }
+}
+
+impl Inner {
+    fn arrived(&self) -> usize {
+        self.waiting.len() + self.parked.len() + 1
+    }
+
+    /// Those whose entries are durable up to `flushed`; all if the volume has failed.
+    fn take_parked(&mut self, flushed: u64, has_failed: bool) -> Vec<Parked> {
+        self.parked.extract_if(.., |p| p.want <= flushed || has_failed).collect()
+    }
 }
 
 /// A thread that is parked until a leader wakes it.
@@ -59,34 +87,56 @@ impl Volume {
     /// flushed_seq. If all entries are flushed already, the device is not used. A failed flush fails the volume for good, because it is
     /// unknown which writes it left on the medium.
     pub fn flush(&self) -> Result<Seq, VolumeError> {
-        self.check_started()?;
+        self.flush_or_park(|| None).expect("a flush that is not parked has ended")
+    }
+
+    /// As `flush`, but if another thread flushes now, it parks what `park` returns (called under a lock), and returns `None`.
+    pub fn flush_or_park(
+        &self,
+        park: impl FnOnce() -> Option<OnFlushed>,
+    ) -> Option<Result<Seq, VolumeError>> {
+        if let Err(e) = self.check_started() {
+            return Some(Err(e));
+        }
         let want = self.last_seq().0;
+        let mut park = Some(park);
         loop {
             let mut group = self.group.inner.lock();
             let flushed = self.check_alive().map(|()| self.flushed_seq());
             if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
                 // A thread that needs no flush, or finds the volume failed, passes leadership to a waiter.
                 let next = if group.is_led { None } else { group.waiting.pop() };
+                let done = group.take_parked(flushed.as_ref().map_or(0, |seq| seq.0), flushed.is_err());
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
-                return flushed;
+                self.call_parked(done);
+                return Some(flushed);
             }
             if !group.is_led {
                 group.is_led = true;
-                while group.waiting.len() + 1 < group.expected {
+                while group.arrived() < group.expected {
                     let at_most = group.took.min(GATHER_MAX);
                     if self.group.gathered.wait_for(&mut group, at_most).timed_out() {
                         break;
                     }
                 }
                 drop(group);
-                self.flush_for_group()?;
+                if let Err(e) = self.flush_for_group() {
+                    return Some(Err(e));
+                }
                 continue;
+            }
+            if let Some(done) = park.take().and_then(|park| park()) {
+                group.parked.push(Parked { want, done });
+                if group.arrived() == group.expected {
+                    self.group.gathered.notify_one();
+                }
+                return None;
             }
             // The flush under way may have begun before this thread's entry was written: then the next one serves it.
             let is_called = Arc::new(AtomicBool::new(false));
             group.waiting.push(Waiter { want, thread: std::thread::current(), is_called: is_called.clone() });
-            if group.waiting.len() + 1 == group.expected {
+            if group.arrived() == group.expected {
                 self.group.gathered.notify_one();
             }
             drop(group);
@@ -102,19 +152,39 @@ impl Volume {
         let began = Instant::now();
         let done = self.flush_now();
         let mut called = Vec::new();
+        let parked;
         {
             let mut group = self.group.inner.lock();
             assert!(group.is_led, "one leader flushes at a time, and only it ends its flush");
             group.took = began.elapsed();
-            group.expected = group.waiting.len() + 1;
+            group.expected = group.arrived();
             group.is_led = false;
             let flushed = self.flushed_seq().0;
             let is_done = |w: &mut Waiter| w.want <= flushed || done.is_err();
             called.extend(group.waiting.extract_if(.., is_done));
             called.extend(group.waiting.pop());
+            parked = group.take_parked(flushed, done.is_err());
         }
         called.into_iter().for_each(Waiter::call);
+        self.call_parked(parked);
         done
+    }
+
+    fn call_parked(&self, parked: Vec<Parked>) {
+        for Parked { want, done } in parked {
+            let flushed = self.check_alive().map(|()| self.flushed_seq());
+            assert!(
+                flushed.as_ref().map_or(true, |seq| seq.0 >= want),
+                "disk-V3: a flush that is told has happened"
+            );
+            done(flushed);
+        }
+    }
+
+    /// True if flushes are parked that no thread is about to serve: the caller sees to a `flush`.
+    pub fn has_parked(&self) -> bool {
+        let group = self.group.inner.lock();
+        !group.is_led && group.waiting.is_empty() && !group.parked.is_empty()
     }
 
     /// disk-M3: flushes the data's medium first.
@@ -179,5 +249,55 @@ mod tests {
         let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
         assert_eq!(called, [true, false, true, false, true]);
         assert_eq!(volume.group.inner.lock().expected, 6, "five waiters and the leader");
+    }
+
+    /// Parks a flush while another thread leads. The list gets its outcome.
+    fn park(volume: &Volume, told: &Arc<Mutex<Vec<Result<u64, ()>>>>) {
+        let told = told.clone();
+        volume.group.inner.lock().is_led = true;
+        let done = move |flushed: Result<Seq, VolumeError>| {
+            told.lock().push(flushed.map(|seq| seq.0).map_err(drop));
+        };
+        assert!(volume.flush_or_park(|| Some(Box::new(done))).is_none(), "it is parked");
+    }
+
+    #[test]
+    fn a_parked_flush_is_told_by_the_first_flush_that_has_its_entries() {
+        let volume = started(formatted());
+        let told = Arc::default();
+        volume.append(types::Epoch(1), b"one").unwrap();
+        park(&volume, &told);
+        assert!(!volume.has_parked(), "the leader serves it");
+        volume.flush_for_group().unwrap();
+        assert_eq!(*told.lock(), [Ok(1)]);
+        // Entries that came while the device flushed are left to the next flush, which another thread must lead.
+        volume.append(types::Epoch(1), b"two").unwrap();
+        park(&volume, &told);
+        volume.group.inner.lock().parked[0].want = 3;
+        volume.flush_for_group().unwrap();
+        assert_eq!((told.lock().len(), volume.has_parked()), (1, true));
+        volume.append(types::Epoch(1), b"three").unwrap();
+        assert_eq!(volume.flush().unwrap(), Seq(3));
+        assert_eq!((told.lock()[1], volume.has_parked()), (Ok(3), false));
+    }
+
+    #[test]
+    fn parked_flushes_end_when_the_volume_fails() {
+        let disk = Arc::new(crate::FaultyDisk::new(formatted()));
+        let volume = started(disk.clone());
+        let told = Arc::default();
+        volume.append(types::Epoch(1), b"one").unwrap();
+        park(&volume, &told);
+        disk.fail(crate::Op::Flush, crate::When::Always);
+        volume.flush_for_group().unwrap_err();
+        assert_eq!(*told.lock(), [Err(())]);
+    }
+
+    #[test]
+    fn a_flush_that_nobody_leads_is_carried_out_and_not_parked() {
+        let volume = started(formatted());
+        volume.append(types::Epoch(1), b"one").unwrap();
+        let flushed = volume.flush_or_park(|| unreachable!("nothing is under way"));
+        assert_eq!(flushed.expect("carried out").unwrap(), Seq(1));
     }
 }

@@ -118,10 +118,10 @@ impl Ids {
             }
             // After a failed flush the next promise lies further on, and skips the block of this one.
             c.promised += BLOCK;
-            if which == Which::Fid && c.promised > 1 << 48 {
+            if which != Which::Lease && c.promised > 1 << 48 {
                 return Err(Fault::new(
                     Code::NoSpace,
-                    "this shard has given out all of its 2^48 fids; make files on another",
+                    "this shard has given out all of its 2^48 fids or session ids; use another",
                 ));
             }
             assert!(c.promised > c.limit, "mds-M5: a promise raises the limit");
@@ -150,8 +150,11 @@ impl Ids {
         self.newest_lease.store(number, Ordering::SeqCst);
         Some(number)
     }
+    /// A session id, which is unique over all targets of the file system: the MGS gave this MDT its shard, and no other has it.
     pub fn next_session(&mut self) -> Option<SessionId> {
-        self.counters[2].draw().map(SessionId)
+        let number = self.counters[2].draw()?;
+        assert!(number < 1 << 48, "a shard's sessions have 48 bits");
+        Some(SessionId((self.shard.0 as u64) << 48 | number))
     }
 
     /// Skips numbers as if they were given out and flushed, for the test of the low half's end.

@@ -28,12 +28,22 @@ impl Core {
         answer.bulk.clear();
         answer.body.clear();
         let outcome = self.dispatch(head, body, bulk, answer);
+        self.fill(answer, outcome);
+    }
+
+    /// Completes an answer: its head's fields, and the body if `outcome` has it.
+    pub fn fill(&self, answer: &mut Answer<'_>, outcome: Result<Option<Done>, Fault>) {
         let flushed_seq = self.volume.flushed_seq();
         debug_assert!(flushed_seq <= self.volume.last_seq(), "only what is in the log is flushed");
         answer.head.epoch = self.epoch();
         answer.head.incarnation = self.incarnation;
         match outcome {
-            Ok(None) => assert!(!answer.body.is_empty(), "an answer has its head"),
+            Ok(None) => {
+                assert!(
+                    answer.is_parked() || !answer.body.is_empty(),
+                    "an answer has its head, or comes later"
+                )
+            }
             Ok(Some(Done { reply, seq })) => {
                 assert!(answer.body.is_empty(), "an answer has one head");
                 ReplyHead::done(seq, flushed_seq).put(&mut answer.body);
@@ -41,8 +51,8 @@ impl Core {
             }
             Err(fault) => {
                 // Observers walk no paths.
-                if head.session != SessionId(0) {
-                    self.grace.on_refusal(head.call, &fault, self.clock.boot_ms());
+                if answer.head.session != SessionId(0) {
+                    self.grace.on_refusal(answer.head.call, &fault, self.clock.boot_ms());
                 }
                 answer.bulk.clear();
                 answer.body.clear();
@@ -52,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Runs a request. `None`: the answer has its body already.
+    /// Runs a request. `None`: the answer has its body already, or comes later.
     fn dispatch(
         &self,
         head: &Header,
@@ -68,7 +78,7 @@ impl Core {
             Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
-            Flush::CALL => self.on_flush(head),
+            Flush::CALL => return self.on_flush(head, answer),
             0x0260..=0x026f => self.on_lock_call(head, body),
             Leave::CALL => {
                 self.check_session(head.session)?;
@@ -109,11 +119,25 @@ impl Core {
     }
 
     /// Makes acknowledged entries durable. A client that has not noticed a restart is refused, since its earlier entries may be lost.
-    fn on_flush(&self, head: &Header) -> Result<Done, Fault> {
+    /// `None`: another thread flushes, and answers then. So clients that flush hold no thread, however many they are.
+    fn on_flush(&self, head: &Header, answer: &mut Answer<'_>) -> Result<Option<Done>, Fault> {
         self.check_incarnation(head)?;
         self.sessions.touch(head.session, self.clock.boot_ms());
-        self.flush()?;
-        Ok(plain(Empty {}))
+        let done = || Some(plain(Empty {}));
+        let flushed = self.volume.flush_or_park(|| {
+            let (later, me) = (answer.later()?, self.me.clone());
+            Some(Box::new(move |flushed| {
+                let Some(core) = me.upgrade() else { return };
+                let outcome = flushed.map(|_| done()).map_err(|e| core.volume_fault(e));
+                later.answer(|answer| core.fill(answer, outcome));
+            }))
+        });
+        let Some(flushed) = flushed else { return Ok(None) };
+        if self.volume.has_parked() {
+            // No thread is left to lead their flush.
+            self.bells.flush.ring();
+        }
+        flushed.map(|_| done()).map_err(|e| self.volume_fault(e))
     }
 
     pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! From a medium to a serving MDT: checkpoint, replay, start.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use disk::Disk;
@@ -59,7 +59,8 @@ impl Mdt {
                 }
             }
         }
-        let core = Arc::new(Core {
+        let core = Arc::new_cyclic(|me: &Weak<Core>| Core {
+            me: me.clone(),
             locks: Locks::new(sessions.ids()),
             room: Room::new(&kv, &slots),
             incarnation,
