@@ -39,6 +39,7 @@ use types::{Epoch, Incarnation, MirrorId, Seq, TargetId, Uuid};
 pub use append::{Entries, PAYLOAD_BYTES_MAX};
 pub use checkpoint::CheckpointReader;
 pub use error::VolumeError;
+pub use flush::OnFlushed;
 pub use format::{NewLog, slot_bytes_reserved};
 pub use media::{LogLabel, LogMedium, Media};
 pub use replay::{CutOff, LogEntry, Lost, ReplaySummary, Verdict};

@@ -36,8 +36,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use disk::Disk;
 use disk::volume::{Label, Media};
@@ -67,6 +67,8 @@ pub struct Ost {
 
 /// State that the serving threads and the background threads share.
 pub(crate) struct Core {
+    /// Itself, for answers that come later.
+    me: Weak<Core>,
     store: Arc<dyn ObjectStore>,
     /// The incarnation of this start.
     incarnation: Incarnation,
@@ -122,7 +124,8 @@ impl Ost {
     pub fn with_store(store: Arc<dyn ObjectStore>, settings: Settings) -> Arc<Ost> {
         let started_sec = (settings.clock)();
         store.begin_service(started_sec);
-        let core = Arc::new(Core {
+        let core = Arc::new_cyclic(|me: &Weak<Core>| Core {
+            me: me.clone(),
             incarnation: store.incarnation(),
             scrubber: scrub::Scrubber::new(store.scrub()),
             store,

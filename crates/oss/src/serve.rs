@@ -1,5 +1,6 @@
 //! Entry point of requests: dispatch by call number, and the fields that every reply carries.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::Answer;
@@ -10,7 +11,7 @@ use wire::object::{
 };
 use wire::ost::{OstSpace, OstStat};
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
-use wire::{Header, Malformed, ReplyHead, Request, Wire};
+use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire};
 
 use crate::Core;
 use crate::joined::Joined;
@@ -36,7 +37,38 @@ impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         answer.bulk.clear();
         let mut reply = Vec::new();
-        let outcome = self.dispatch(head, body, bulk, answer.bulk, &mut reply);
+        let outcome = match head.call {
+            Flush::CALL => self.on_flush(head, answer),
+            _ => self.dispatch(head, body, bulk, answer.bulk, &mut reply).map(Some),
+        };
+        self.fill(answer, outcome, &reply);
+    }
+
+    /// `None`: another thread flushes, and answers then. So clients that flush hold no thread, however many they are.
+    fn on_flush(&self, head: &Header, answer: &mut Answer<'_>) -> Result<Option<Served>, Fault> {
+        self.check_served(head)?;
+        let flushed = self.store.flush_or_park(&mut || {
+            let (later, me) = (answer.later()?, self.me.clone());
+            Some(Box::new(move |flushed| {
+                let Some(core) = me.upgrade() else { return };
+                let outcome = flushed.map(|_| Some(Served::READ)).map_err(Fault::from);
+                later.answer(|answer| core.fill(answer, outcome, &Empty {}.to_bytes()));
+            }))
+        });
+        let Some(flushed) = flushed else { return Ok(None) };
+        if self.store.has_parked() {
+            // No thread is left to lead their flush.
+            self.bell.ring();
+        }
+        Ok(flushed.map(|_| Some(Served::READ))?)
+    }
+
+    /// Completes an answer: its head's fields and its body. `None`: it comes later.
+    fn fill(&self, answer: &mut Answer<'_>, outcome: Result<Option<Served>, Fault>, reply: &[u8]) {
+        let Some(outcome) = outcome.transpose() else {
+            assert!(answer.is_parked(), "an answer that does not come now comes later");
+            return;
+        };
         // oss-P4: flushed_seq is read after the work, so that the reply of a Flush shows its effect.
         let flushed_seq = self.store.flushed_seq();
         debug_assert!(flushed_seq <= self.store.last_seq(), "oss-P4: a flushed entry is in the log");
@@ -47,13 +79,23 @@ impl Core {
             Ok(served) => {
                 debug_assert!(served.seq <= self.store.last_seq(), "an answered change is in the log");
                 ReplyHead::done(served.seq, flushed_seq).put(&mut answer.body);
-                answer.body.extend_from_slice(&reply);
+                answer.body.extend_from_slice(reply);
             }
             Err(fault) => {
                 answer.bulk.clear();
                 ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
             }
         }
+    }
+
+    /// The target's place in the cluster, if it serves this request.
+    fn check_served(&self, head: &Header) -> Result<Arc<Joined>, Fault> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(Fault::new(Code::NotReady, "this OST is stopping; try again when it is back"));
+        }
+        let joined = self.joined()?;
+        self.check_address(&Ctx { head, joined: &joined, now_sec: (self.settings.clock)() })?;
+        Ok(joined)
     }
 
     fn dispatch(
@@ -64,12 +106,8 @@ impl Core {
         out: &mut Buf,
         reply: &mut Vec<u8>,
     ) -> Result<Served, Fault> {
-        if self.stopping.load(Ordering::Acquire) {
-            return Err(Fault::new(Code::NotReady, "this OST is stopping; try again when it is back"));
-        }
-        let joined = self.joined()?;
+        let joined = self.check_served(head)?;
         let ctx = Ctx { head, joined: &joined, now_sec: (self.settings.clock)() };
-        self.check_address(&ctx)?;
         match head.call {
             Write::CALL => self.on_write(&ctx, parse(body)?, bulk, reply),
             Read::CALL => self.on_read(&ctx, parse(body)?, out, reply),
@@ -92,7 +130,6 @@ impl Core {
             Attach::CALL => self.on_attach(&ctx, parse(body)?, reply),
             KeepAlive::CALL => self.on_keep_alive(parse(body)?, reply),
             Detach::CALL => self.on_detach(&ctx, parse(body)?, reply),
-            Flush::CALL => self.on_flush(reply),
             TargetStat::CALL => self.on_target_stat(&ctx, reply),
             call => Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this OST"))),
         }

@@ -1,4 +1,4 @@
-//! Attach, KeepAlive, Detach, Flush: the session of a client at this target.
+//! Attach, KeepAlive, Detach: the session of a client at this target.
 //!
 //! An OST never ends a session by time. The MDT decides which sessions live; capabilities and lease versions keep evicted clients out.
 
@@ -65,12 +65,6 @@ impl Core {
             return Err(Fault::new(Code::Access, detail));
         }
         self.store.end_session(d.session)?;
-        Empty {}.put(reply);
-        Ok(Served::READ)
-    }
-
-    pub fn on_flush(&self, reply: &mut Vec<u8>) -> Result<Served, Fault> {
-        self.store.flush()?;
         Empty {}.put(reply);
         Ok(Served::READ)
     }

@@ -48,6 +48,9 @@ use std::time::Duration;
 use disk::volume::Label;
 use types::{Buf, Epoch, Fault, Fid, Incarnation, ObjectId, Seq, SessionId, Time};
 
+/// Called once entries are durable, or the volume has failed.
+pub type OnFlushed = Box<dyn FnOnce(Result<Seq, StoreError>) + Send>;
+
 /// Objects on a medium. Every method may be called from any thread; changes to different objects do their data I/O at once.
 pub trait ObjectStore: Send + Sync {
     /// Writes bytes. Makes the object if there is none. Answer: see `Written`.
@@ -93,6 +96,10 @@ pub trait ObjectStore: Send + Sync {
 
     /// Makes everything acknowledged so far durable. Entries up to the result are flushed.
     fn flush(&self) -> Result<Seq, StoreError>;
+    /// As `flush`, but if another thread flushes now, it keeps what `park` returns until that is done, and returns `None`.
+    fn flush_or_park(&self, park: &mut dyn FnMut() -> Option<OnFlushed>) -> Option<Result<Seq, StoreError>>;
+    /// True if flushes are parked that no thread is about to serve: the caller sees to a `flush`.
+    fn has_parked(&self) -> bool;
     /// Logs the flushed seq if it is not logged yet, so that the next flush makes superseded space reusable.
     fn mark(&self) -> Result<(), StoreError>;
     /// True if an acknowledged entry is not flushed, or a flushed one not sealed.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use disk::volume::Label;
 use types::{Buf, Epoch, Fid, Incarnation, ObjectId, PAGE_SIZE, Seq, SessionId};
 
+use crate::OnFlushed;
 use crate::records::error::StoreError;
 use crate::state::engine::Engine;
 use crate::state::space::reserve_pages;
@@ -83,6 +84,20 @@ impl ObjectStore for Engine {
         let flushed = self.vol.flush()?;
         self.reclaim_now();
         Ok(flushed)
+    }
+    fn flush_or_park(&self, park: &mut dyn FnMut() -> Option<OnFlushed>) -> Option<Result<Seq, StoreError>> {
+        let park = || {
+            let done = park()?;
+            Some(Box::new(move |flushed: Result<Seq, disk::VolumeError>| done(flushed.map_err(Into::into)))
+                as _)
+        };
+        // The thread that leads reclaims for all.
+        let flushed = self.vol.flush_or_park(park)?;
+        self.reclaim_now();
+        Some(flushed.map_err(Into::into))
+    }
+    fn has_parked(&self) -> bool {
+        self.vol.has_parked()
     }
     fn mark(&self) -> Result<(), StoreError> {
         self.mark_flushed()
