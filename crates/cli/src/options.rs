@@ -15,6 +15,8 @@ pub struct Options {
     pub allow_other: Option<bool>,
     /// The mount may be idmapped.
     pub idmap: bool,
+    /// Locks exclude those of other mounts, also where the servers are in the mount's process. `None`: not there.
+    pub flock: Option<bool>,
     /// Largest read request, if limited.
     pub max_read: Option<u32>,
     pub op_timeout: Duration,
@@ -35,7 +37,7 @@ fn retry(value: &str) -> Option<Duration> {
 }
 
 /// Accepted without effect: Stria always behaves so, or only mount(8) uses them.
-const WITHOUT_EFFECT: [&str; 14] = [
+const WITHOUT_EFFECT: [&str; 12] = [
     "acl",
     "_netdev",
     "user_xattr",
@@ -48,9 +50,6 @@ const WITHOUT_EFFECT: [&str; 14] = [
     "nogroup",
     "noowner",
     "fg",
-    // Locks hold among all mounts. `localflock` asks for locks within one node, which these include.
-    "flock",
-    "localflock",
 ];
 /// Options of mount(8), ext4 or the field that Stria cannot follow, each with the reason.
 const REFUSED: [(&str, &str); 6] = [
@@ -99,6 +98,7 @@ impl Options {
             flags: MountFlags::empty(),
             allow_other: None,
             idmap: false,
+            flock: None,
             max_read: None,
             op_timeout,
             retry: RETRY,
@@ -127,6 +127,8 @@ impl Options {
             "allow_other" => self.allow_other = Some(true),
             "idmap" => self.idmap = true,
             "noidmap" => self.idmap = false,
+            "flock" => self.flock = Some(true),
+            "localflock" => self.flock = Some(false),
             "no_allow_other" => self.allow_other = Some(false),
             "max_read" => {
                 let bytes = value.parse().ok().filter(|bytes| *bytes >= MAX_READ_MIN);
@@ -163,15 +165,17 @@ mod tests {
     #[test]
     fn usual_options_are_taken_and_strange_ones_refused() {
         let mut options = Options::new(Duration::from_secs(60));
-        let usual = "rw,_netdev,flock,localflock,user_xattr,retry=5,x-systemd.automount,,allow_other";
+        let usual = "rw,_netdev,localflock,flock,user_xattr,retry=5,x-systemd.automount,,allow_other";
         options.apply(usual).unwrap();
-        let want = Options { allow_other: Some(true), retry: RETRY, ..Options::new(Duration::from_secs(60)) };
+        let want =
+            Options { allow_other: Some(true), flock: Some(true), ..Options::new(Duration::from_secs(60)) };
         assert_eq!(options, want);
-        options.apply("ro,op_timeout=7,no_allow_other,max_read=65536,idmap").unwrap();
+        options.apply("localflock,ro,op_timeout=7,no_allow_other,max_read=65536,idmap").unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
             allow_other: Some(false),
             idmap: true,
+            flock: Some(false),
             max_read: Some(65_536),
             op_timeout: Duration::from_secs(7),
             retry: RETRY,

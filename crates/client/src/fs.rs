@@ -17,9 +17,11 @@ use crate::cache::files::{Body, File, Files, For, Opened};
 use crate::cache::listing::Listings;
 use crate::cache::names::NameLocks;
 use crate::cache::removed::Removed;
+use crate::session::bell::Bell;
 use crate::session::cluster::Cluster;
 use crate::session::gone::Gone;
-use crate::session::link::{Identity, Link};
+use crate::session::identity::Identity;
+use crate::session::link::Link;
 use crate::session::losses::Losses;
 use crate::session::request::{Answer, Sent};
 use crate::upkeep::alive;
@@ -81,6 +83,7 @@ impl Fs {
             name: settings.name.clone(),
             observer: settings.observer,
             claims: settings.claims.clone(),
+            own_locks: settings.own_locks,
             judges: AtomicBool::new(false),
             knows_groups: AtomicBool::new(false),
             retain_bytes_max: settings.retain_bytes_max,
@@ -89,6 +92,9 @@ impl Fs {
             locks: Default::default(),
             gone: Gone::default(),
             sharing: Default::default(),
+            ear: Default::default(),
+            alive: Default::default(),
+            map_wanted: Default::default(),
             mdt: Default::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
@@ -155,6 +161,11 @@ impl Fs {
         self.id.knows_groups.load(Ordering::Relaxed)
     }
 
+    /// `want` is called when a target may have moved: it has a newer map fetched, and waits for nothing.
+    pub fn on_map_wanted(&self, want: Box<dyn Fn() + Send + Sync>) {
+        *self.id.map_wanted.lock() = Some(want);
+    }
+
     /// Takes over a newer cluster map.
     pub fn set_map(&self, map: ClusterMap) {
         self.cluster.set_map(map);
@@ -207,6 +218,8 @@ impl Fs {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
         self.id.locks.wake();
+        self.id.alive.ring();
+        self.id.sharing.due.ring();
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The background thread may hold the last reference, and run this itself.
@@ -214,6 +227,7 @@ impl Fs {
                 tracing::error!("a thread of the client panicked; mount again, and report the lines above");
             }
         }
+        self.id.ear.end();
     }
 
     // ---- helpers of the verbs ----
@@ -235,7 +249,10 @@ impl Fs {
             match self.cluster.newer_map(deadline) {
                 Some(map) => self.cluster.set_map(map),
                 None if self.cluster.has_mgs() || self.is_stopping() || Instant::now() >= deadline => break,
-                None => std::thread::sleep(MAP_EACH),
+                None => {
+                    self.id.want_map();
+                    std::thread::sleep(MAP_EACH);
+                }
             }
         }
         self.cluster.ost(mirror)
@@ -353,6 +370,28 @@ impl File {
         )
     }
 }
+
+/// As `wait_for_stop`, and returns early when the bell rings.
+pub(crate) fn wait_for_bell(
+    weak: &Weak<Fs>,
+    time: Duration,
+    bell: impl Fn(&Identity) -> &Bell,
+) -> Result<(), Stopped> {
+    let until = Instant::now() + time;
+    loop {
+        let fs = weak.upgrade().filter(|fs| !fs.is_stopping()).ok_or(Stopped)?;
+        let id = fs.id.clone();
+        // No thread keeps the client while it sleeps.
+        drop(fs);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || bell(&id).sleep(left.min(TICK_MAX)) {
+            return if weak.upgrade().is_some_and(|fs| !fs.is_stopping()) { Ok(()) } else { Err(Stopped) };
+        }
+    }
+}
+
+/// The client has ended.
+pub(crate) struct Stopped;
 
 /// Waits for the client's end, at most `time`. True: it has ended.
 pub(crate) fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {

@@ -58,7 +58,7 @@ pub use cache::api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settin
 pub use cache::listing::Lister;
 pub use errno::errno_of;
 pub use fs::Fs;
-pub(crate) use fs::wait_for_stop;
+pub(crate) use fs::{wait_for_bell, wait_for_stop};
 pub use plan::spans::Whence;
 pub use session::locks::{FileLock, LockAnswer, LockDone};
 pub use upkeep::room::WAITERS_MAX;

@@ -186,6 +186,7 @@ fn c3_an_open_for_reading_does_not_pass_what_was_given_up() {
 #[test]
 fn what_was_closed_before_this_mount_knew_of_others_is_not_open_for_them() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.has_lines = false;
     cluster.sessions_live(Duration::from_secs(5));
     let a = cluster.mount();
     let fids = ["closed", "kept"].map(|name| make(&a, name, b"some"));
@@ -398,6 +399,7 @@ fn h7_who_makes_a_file_that_is_gone_before_the_answer_has_made_it() {
 #[test]
 fn what_was_open_since_others_were_here_and_is_closed_is_not_open_for_those_that_come() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.has_lines = false;
     cluster.sessions_live(Duration::from_secs(5));
     let (a, b) = (cluster.mount(), cluster.mount());
     let fid = make(&a, "f", b"some");

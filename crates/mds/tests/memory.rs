@@ -76,14 +76,10 @@ impl Client {
         let mdt = Mdt::open(disk.clone(), settings).unwrap();
         mdt.join(&registered(), Fabric::new(Some(Hub::new()))).unwrap();
         let mut client = Client { mdt, session: SessionId(0), sequence: 0 };
-        let AttachReply { session, slots, .. } = client.ask(&Attach {
-            fs_uuid: FS_UUID,
-            client: Uuid([1; 16]),
-            session: SessionId(0),
-            name: "test".into(),
-            observer: false,
-            claims: Claims::All,
-        });
+        let (fs_uuid, session, uuid, name) = (FS_UUID, SessionId(0), Uuid([1; 16]), "test".into());
+        let (observer, own_locks, claims) = (false, false, Claims::All);
+        let attach = Attach { fs_uuid, client: uuid, session, name, observer, own_locks, claims };
+        let AttachReply { session, slots, .. } = client.ask(&attach);
         Client { session, sequence: slots.first().copied().unwrap_or(0), ..client }
     }
 

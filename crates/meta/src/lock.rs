@@ -71,7 +71,7 @@ pub struct LockTable {
     sessions: HashMap<SessionId, Load>,
     /// Resources for which `Posix` owners wait, for the search for deadlocks. It may include positions that are lost by now.
     blocked: HashMap<Owner, Vec<Resource>>,
-    woken: Vec<SessionId>,
+    woken: Vec<(SessionId, u64)>,
 }
 
 /// A session's held locks and waiters.
@@ -217,8 +217,8 @@ impl LockTable {
         });
     }
 
-    /// Sessions whose waiters became grantable since the last call. One may occur twice.
-    pub fn take_woken(&mut self) -> Vec<SessionId> {
+    /// Sessions and tickets of waiters that became grantable since the last call. One may occur twice.
+    pub fn take_woken(&mut self) -> Vec<(SessionId, u64)> {
         std::mem::take(&mut self.woken)
     }
 
@@ -253,12 +253,12 @@ impl LockTable {
         outcome
     }
 
-    /// Changes a file's queue, updates the sessions' counts, and notes the sessions that may take a lock now.
+    /// Changes a file's queue, updates the sessions' counts, and notes the waiters that may take a lock now.
     fn edit(&mut self, resource: Resource, change: impl FnOnce(&mut Queue) -> queue::Change) {
         let queue = self.files.entry(resource).or_default();
         let change = change(queue);
         if change.frees {
-            self.woken.extend(queue.due_sessions());
+            self.woken.extend(queue.due_waiters());
         }
         if queue.is_empty() {
             self.files.remove(&resource);

@@ -14,22 +14,32 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mapstore::{FileStore, MapStore, StoreError};
-use net::{Answer, Service};
+use net::{Answer, Line, Service};
 use parking_lot::Mutex;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
+use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
-use wire::{Empty, Header, Malformed, ReplyHead, Request, encode_reply};
+use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
 
 use state::State;
 
 /// The target id of the MGS in every hub.
 pub const MGS: TargetId = TargetId(0);
 
+/// Lines of processes that watch the map.
+struct Watchers {
+    lines: Vec<Line>,
+    /// Closed lines are dropped when there are so many, so that each costs little.
+    prune_at: usize,
+}
+
 /// A running management service; add it to a `net::Hub` as `MGS`.
 pub struct Mgs {
     state: Mutex<State>,
+    /// Processes that are told of a newer map.
+    watchers: Mutex<Watchers>,
     /// Time zero of its clock.
     begun: Instant,
 }
@@ -54,7 +64,11 @@ impl Mgs {
     /// Starts the service over any store.
     pub fn over(store: Box<dyn MapStore>) -> Result<Arc<Mgs>, Fault> {
         let state = State::load(store, 0)?;
-        Ok(Arc::new(Mgs { state: Mutex::new(state), begun: Instant::now() }))
+        Ok(Arc::new(Mgs {
+            state: Mutex::new(state),
+            watchers: Mutex::new(Watchers { lines: vec![], prune_at: 64 }),
+            begun: Instant::now(),
+        }))
     }
 
     /// Deletes the map in the directory `path`, to remove a whole cluster. Refused while a process has it open.
@@ -71,8 +85,18 @@ impl Mgs {
         self.begun.elapsed().as_millis() as u64
     }
 
-    fn dispatch(&self, head: &Header, body: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn dispatch(&self, head: &Header, body: &[u8], answer: &mut Answer<'_>) -> Result<Vec<u8>, Fault> {
         match head.call {
+            WatchMap::CALL => {
+                // Notices of maps are not acknowledged: the newest one counts.
+                let line = answer.line(Arc::new(|_: &Header, _: &[u8]| {}));
+                let no_line = || Fault::new(Code::BadRequest, "this connection has no line for notices");
+                // Before the version is read, so that a later map is told.
+                self.watchers.lock().add(line.ok_or_else(no_line)?);
+                self.answer::<WatchMap>(body, |state, _, _| {
+                    Ok(WatchMapReply { version: state.map().version })
+                })
+            }
             Register::CALL => {
                 self.answer::<Register>(body, |state, req, now_ms| state.register(&req, now_ms))
             }
@@ -83,7 +107,8 @@ impl Mgs {
             }),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
-            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| Ok(KeepAliveReply { mode: 0 })),
+            KeepAlive::CALL => self
+                .answer::<KeepAlive>(body, |_, _, _| Ok(KeepAliveReply { mode: 0, outbox: 0, notices: 0 })),
             TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
             other => {
                 let why = format!("the management service does not know call {other:#06x}");
@@ -102,17 +127,38 @@ impl Mgs {
             Fault::new(Code::BadRequest, format!("a request with a malformed {what}"))
         })?;
         let mut state = self.state.lock();
+        let before = state.map().version;
         let now_ms = self.now_ms();
-        state.review(now_ms)?;
-        let reply = apply(&mut state, request, now_ms)?;
-        let version = Seq(state.map().version);
-        Ok(encode_reply(&ReplyHead::done(Seq(0), version), Some(&reply)))
+        let reply = state.review(now_ms).and_then(|()| apply(&mut state, request, now_ms));
+        let version = state.map().version;
+        drop(state);
+        if version != before {
+            self.tell_version(version);
+        }
+        Ok(encode_reply(&ReplyHead::done(Seq(0), Seq(version)), Some(&reply?)))
+    }
+
+    fn tell_version(&self, version: u64) {
+        let body = NewMap { version }.to_bytes();
+        let (call, body_len) = (NewMap::CALL, body.len() as u32);
+        let head = Header { call, target: MGS, request: version, body_len, ..Header::default() };
+        self.watchers.lock().lines.retain(|line| line.send(&head, &body));
+    }
+}
+
+impl Watchers {
+    fn add(&mut self, line: Line) {
+        if self.lines.len() >= self.prune_at {
+            self.lines.retain(Line::is_open);
+            self.prune_at = 2 * self.lines.len().max(32);
+        }
+        self.lines.push(line);
     }
 }
 
 impl Service for Mgs {
     fn serve(&self, head: &Header, body: &[u8], _bulk: &[u8], answer: &mut Answer<'_>) {
-        answer.body = self.dispatch(head, body).unwrap_or_else(|fault| {
+        answer.body = self.dispatch(head, body, answer).unwrap_or_else(|fault| {
             tracing::debug!(call = head.call, "refused: {fault}");
             encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>)
         });

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use types::{BULK_MAX, Buf, Epoch, FsId, SessionId, TargetId};
 use wire::{Flags, Header};
 
-use crate::{Answer, Call, Fabric, Hub, Later, NetError, Peer, Service};
+use crate::{Answer, Call, Fabric, Hub, Later, Line, Listening, NetError, Peer, Service};
 
 /// A server and a client that reaches it, freshly made.
 pub struct Rig {
@@ -27,7 +27,16 @@ pub struct Echo {
     pub served: AtomicU64,
     /// Requests of call `PARKED`, whose answers are the test's to give.
     pub parked: Mutex<Vec<Later>>,
+    /// Lines of call `LISTEN`, and the answers that came over them.
+    pub lines: Mutex<Vec<Line>>,
+    pub answers: Arc<Mutex<Numbered>>,
 }
+
+/// Request ids and bodies.
+pub type Numbered = Vec<(u64, Vec<u8>)>;
+
+/// Call number of a request that begins a line.
+pub const LISTEN: u16 = 0x7003;
 
 /// Call number of a request that is parked.
 pub const PARKED: u16 = 0x7002;
@@ -42,6 +51,13 @@ impl Service for Echo {
         if head.call == PARKED {
             self.parked.lock().extend(answer.later());
             return;
+        }
+        if head.call == LISTEN {
+            let answers = self.answers.clone();
+            let line = answer.line(Arc::new(move |head: &Header, body: &[u8]| {
+                answers.lock().push((head.request, body.to_vec()));
+            }));
+            self.lines.lock().extend(line);
         }
         if let Some(ms) = head.call.checked_sub(SLOW) {
             std::thread::sleep(Duration::from_millis(ms as u64));
@@ -78,6 +94,8 @@ pub fn check(make: &dyn Fn() -> Rig) {
     answers_overtake_each_other(&served(make));
     parked_requests_are_answered_in_any_order(make());
     a_parked_request_that_is_dropped_ends(make());
+    requests_go_both_ways(make());
+    a_line_ends_with_either_end(make());
     one_thread_may_hold_many_requests(&served(make));
     deadlines_are_kept(&served(make));
     unknown_targets_are_definite(&served(make));
@@ -251,6 +269,87 @@ fn a_parked_request_that_is_dropped_ends(rig: Rig) {
         assert!(begin.elapsed() < Duration::from_secs(2));
     });
     self::echo(&*peer, b"afterwards", b"");
+}
+
+/// A listener that keeps what it hears, and answers with the body reversed.
+#[derive(Default)]
+pub struct Ear {
+    pub heard: Mutex<Numbered>,
+}
+
+impl Service for Ear {
+    fn serve(&self, head: &Header, body: &[u8], _: &[u8], answer: &mut Answer<'_>) {
+        self.heard.lock().push((head.request, body.to_vec()));
+        answer.body = body.iter().rev().copied().collect();
+    }
+}
+
+/// Waits until `is_so`.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let until = soon();
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn listen(peer: &dyn Peer, ear: &Arc<Ear>) -> Listening {
+    let mut into = Buf::new();
+    let (head, body, listening) =
+        peer.listen(&mut request(LISTEN, b"listen", &[], &mut into), ear.clone()).expect("it listens");
+    assert_eq!((head.call, &body[..], listening.is_open()), (LISTEN, &b"netsil"[..], true));
+    listening
+}
+
+fn back(number: u64, body: &[u8]) -> Header {
+    Header { call: QUICK, request: number, target: A, body_len: body.len() as u32, ..Header::default() }
+}
+
+fn requests_go_both_ways(rig: Rig) {
+    let (rig, echo) = parking_rig(rig);
+    let (peer, ear) = ((rig.peer)(A), Arc::new(Ear::default()));
+    let listening = listen(&*peer, &ear);
+    let line = echo.lines.lock().pop().expect("the service took the line");
+    for n in 1..=200u64 {
+        let body = pattern(n as usize, n as u8);
+        assert!(line.send(&back(n, &body), &body), "notice {n}");
+        if n % 10 == 0 {
+            self::echo(&*peer, b"between", b"bulk");
+        }
+    }
+    wait_until("all are answered", || echo.answers.lock().len() == 200);
+    for (n, (number, body)) in (1..).zip(ear.heard.lock().iter()) {
+        assert_eq!((*number, body), (n, &pattern(n as usize, n as u8)), "in their order");
+    }
+    for (number, body) in echo.answers.lock().iter() {
+        assert!(body.iter().rev().eq(&pattern(*number as usize, *number as u8)), "answer {number}");
+    }
+    // A request by `call` has no line.
+    let mut into = Buf::new();
+    if peer.is_fate_shared() {
+        peer.call(&mut request(LISTEN, b"", &[], &mut into)).expect("an answer");
+        assert!(echo.lines.lock().is_empty());
+    }
+    drop(listening);
+}
+
+fn a_line_ends_with_either_end(rig: Rig) {
+    let (rig, echo) = parking_rig(rig);
+    let (peer, ear) = ((rig.peer)(A), Arc::new(Ear::default()));
+    let listening = listen(&*peer, &ear);
+    let line = echo.lines.lock().pop().expect("the service took the line");
+    drop(listening);
+    wait_until("the server sees the end", || !line.is_open());
+    assert!(!line.send(&back(1, b""), b""));
+    let second = listen(&*peer, &ear);
+    let line = echo.lines.lock().pop().expect("a second line");
+    assert!(line.send(&back(2, b"two"), b"two"));
+    wait_until("it arrives", || ear.heard.lock().len() == 1);
+    if !peer.is_fate_shared() {
+        (rig.stop)();
+        wait_until("the listener sees the end", || !second.is_open());
+        assert!(!line.send(&back(3, b""), b""));
+    }
 }
 
 /// More requests than connections that are kept: a thread must not wait for itself.

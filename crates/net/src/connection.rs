@@ -4,18 +4,21 @@
 //! net-C2: a connection is read only while fewer requests than `Limits::frames` are under way on it and none of its answers waits to be
 //!     sent, so that a peer that reads no answers sends no more requests.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use socket2::Socket;
 use types::Buf;
 use wire::Header;
 
+use crate::Service;
 use crate::bufs::Bufs;
 use crate::hello::{HELLO_LEN, Kind};
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
 use crate::limits::{Seat, Share};
+use crate::line::Answered;
+use crate::live::Entry;
 use crate::outgoing::Outgoing;
 use crate::socket::{Gone, receive_all, receive_now};
 
@@ -25,7 +28,7 @@ const BUSY_AND_MORE: u8 = 2;
 
 pub(crate) struct Connection {
     pub id: u64,
-    pub socket: Socket,
+    pub socket: Arc<Socket>,
     /// A queued answer holds the memory of its request, and more if it is longer.
     pub outgoing: Outgoing<(Share, Option<Share>)>,
     pub seat: Seat,
@@ -33,6 +36,8 @@ pub(crate) struct Connection {
     /// It is in no list of the engine, and is read again when an answer has left.
     pub is_paused: AtomicBool,
     pub is_closed: AtomicBool,
+    /// An event told that the other end sends no more. No other event follows, so it is read until its end comes.
+    pub is_ending: AtomicBool,
     state: AtomicU8,
     receiving: Mutex<Receiving>,
     /// Milliseconds of the engine's clock: when bytes came last, and when the present frame began (0: between frames).
@@ -43,6 +48,11 @@ pub(crate) struct Connection {
     pub frames: AtomicU32,
     pub is_bulk: AtomicBool,
     is_greeted: AtomicBool,
+    /// Gets answers, if this end sends requests over the connection (`line.rs`).
+    pub answered: OnceLock<Answered>,
+    /// Serves the requests of a connection that this process dialled; `None`: the services of this process do.
+    pub heard: Option<Arc<dyn Service>>,
+    _entry: Option<Entry>,
 }
 
 /// The receiving half. An idle connection holds no buffers in it.
@@ -68,7 +78,7 @@ impl Spare {
 /// The outcome of one reading.
 pub(crate) enum Read {
     Greeting(Box<[u8; HELLO_LEN]>),
-    /// `has_more`: bytes behind it were received.
+    /// `has_more`: bytes behind it were received, or the connection's end is to be read.
     Frame {
         frame: Frame<Share>,
         has_more: bool,
@@ -80,7 +90,7 @@ pub(crate) enum Read {
 }
 
 impl Connection {
-    pub fn new(id: u64, socket: Socket, seat: Seat, now_ms: u32) -> Connection {
+    pub fn new(id: u64, socket: Arc<Socket>, seat: Seat, now_ms: u32) -> Connection {
         let receiving =
             Receiving { greeting: Some(Vec::new()), rest: Vec::new(), incoming: Incoming::default() };
         Connection {
@@ -91,6 +101,7 @@ impl Connection {
             under_way: AtomicUsize::new(0),
             is_paused: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
+            is_ending: AtomicBool::new(false),
             state: AtomicU8::new(IDLE),
             receiving: Mutex::new(receiving),
             heard_ms: AtomicU32::new(now_ms),
@@ -99,7 +110,17 @@ impl Connection {
             frames: AtomicU32::new(0),
             is_bulk: AtomicBool::new(false),
             is_greeted: AtomicBool::new(false),
+            answered: OnceLock::new(),
+            heard: None,
+            _entry: None,
         }
+    }
+
+    /// A connection that this process dialled, greeted.
+    pub fn dialled(self, entry: Entry, heard: Arc<dyn Service>, answered: Answered) -> Connection {
+        self.receiving.lock().greeting = None;
+        self.is_greeted.store(true, Ordering::Relaxed);
+        Connection { answered: OnceLock::from(answered), heard: Some(heard), _entry: Some(entry), ..self }
     }
 
     /// net-C1: the caller may receive from it now. False: another worker does, and will look again.
@@ -159,7 +180,8 @@ impl Connection {
                         (begin, end) = (0, receive_now(&self.socket, &mut spare.ahead)?.unwrap_or(0));
                     }
                     *rest = spare.ahead[begin..end].to_vec();
-                    return Ok(Read::Frame { frame, has_more: begin < end });
+                    let has_more = begin < end || self.is_ending.load(Ordering::SeqCst);
+                    return Ok(Read::Frame { frame, has_more });
                 }
                 Step::Held => {
                     *rest = spare.ahead[begin..end].to_vec();

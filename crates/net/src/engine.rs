@@ -7,6 +7,8 @@
 //! net-E2: each connection with unread bytes is with a worker, in `ready`, waits for memory in `short`, is paused until an answer leaves, or
 //!     has an event in epoll.
 
+mod back;
+mod ending;
 mod parked;
 
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +24,9 @@ use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use socket2::Socket;
 use types::Buf;
 use wire::frame::PING;
-use wire::{Flags, Header, Malformed};
+use wire::{Flags, Header};
 
+use back::serve_line;
 use parked::AtWorker;
 
 use crate::Hub;
@@ -74,6 +77,8 @@ pub(crate) struct Engine {
     workers: AtomicUsize,
     /// As many workers as processors, and one that receives. More only switch between them, unless they wait for something.
     base: usize,
+    /// It serves lines that this process listens on. Their services never wait, so one worker suffices.
+    is_listener: bool,
     stopping: AtomicBool,
     ending: AtomicBool,
     budget: Arc<Budget>,
@@ -129,6 +134,10 @@ impl Drop for WorkerPlace {
 impl Engine {
     /// An engine with one worker.
     pub fn start(hub: Arc<Hub>, nid: String, limits: Limits) -> io::Result<Arc<Engine>> {
+        Engine::of(hub, nid, limits, false)
+    }
+
+    fn of(hub: Arc<Hub>, nid: String, limits: Limits, is_listener: bool) -> io::Result<Arc<Engine>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // Edge-triggered: each write wakes one worker, and the count is never read.
@@ -160,6 +169,7 @@ impl Engine {
                 idle: AtomicUsize::new(0),
                 workers: AtomicUsize::new(0),
                 base,
+                is_listener,
                 stopping: AtomicBool::new(false),
                 ending: AtomicBool::new(false),
                 budget: Budget::new(limits, Box::new(freed)),
@@ -194,6 +204,7 @@ impl Engine {
 
     /// Takes a new connection, or refuses it.
     pub fn welcome(&self, socket: Socket) {
+        let socket = Arc::new(socket);
         let Some(seat) = self.budget.seat(Origin::of(&socket)) else {
             self.refuse(socket, Status::Full);
             return;
@@ -203,15 +214,19 @@ impl Engine {
         }
     }
 
-    fn refuse(&self, socket: Socket, status: Status) {
+    fn refuse(&self, socket: Arc<Socket>, status: Status) {
         // An error means that the client has gone.
-        let _ = send_hello(&Arc::new(socket), &self.greeting(status));
+        let _ = send_hello(&socket, &self.greeting(status));
     }
 
-    fn enter(&self, socket: Socket, seat: Seat) -> io::Result<()> {
+    fn enter(&self, socket: Arc<Socket>, seat: Seat) -> io::Result<()> {
         tune(&socket, LINGER)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection = Arc::new(Connection::new(id, socket, seat, self.now_ms()));
+        self.watch_new(Arc::new(Connection::new(id, socket, seat, self.now_ms())))
+    }
+
+    fn watch_new(&self, connection: Arc<Connection>) -> io::Result<()> {
+        let id = connection.id;
         self.connections.write().insert(id, connection.clone());
         let watched = epoll::add(&self.epoll, &connection.socket, epoll::EventData::new_u64(id), READABLE);
         if let Err(e) = watched {
@@ -239,7 +254,7 @@ impl Engine {
 
     /// True if a worker may serve now: another one waits for events, or begins to (net-E1).
     fn may_serve(&self) -> bool {
-        if self.idle.load(Ordering::SeqCst) > 0 {
+        if self.is_listener || self.idle.load(Ordering::SeqCst) > 0 {
             return true;
         }
         self.grow(self.base)
@@ -311,11 +326,9 @@ impl Engine {
         if flags.contains(epoll::EventFlags::OUT) {
             self.flush(&connection);
         }
-        let readable = epoll::EventFlags::IN
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::HUP
-            | epoll::EventFlags::ERR;
-        if flags.intersects(readable) && connection.begin() {
+        let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
+        connection.is_ending.fetch_or(flags.intersects(ended), Ordering::SeqCst);
+        if flags.intersects(ended | epoll::EventFlags::IN) && connection.begin() {
             self.receive(connection, spare);
         }
     }
@@ -423,13 +436,11 @@ impl Engine {
                     let now = self.now_ms();
                     connection.heard_ms.store(now, Ordering::Relaxed);
                     connection.begun_ms.store(0, Ordering::Relaxed);
-                    if frame.head.flags & Flags::REPLY != 0 {
-                        self.close_because(&connection, Malformed("an answer to no request").into());
-                        return;
-                    }
-                    if frame.head.call == PING {
-                        let Frame { head, share, .. } = frame;
-                        self.answer(&connection, reply_to(&head), &[], &mut Buf::new(), share);
+                    if frame.head.flags & Flags::REPLY != 0 || frame.head.call == PING {
+                        if let Err(gone) = self.take_at_once(&connection, frame) {
+                            self.close_because(&connection, gone);
+                            return;
+                        }
                         // As after a request: a peer that only pings holds no worker.
                         if has_more || !connection.end() {
                             self.push_ready(connection);
@@ -502,7 +513,11 @@ impl Engine {
             Buf::new()
         };
         // A request for a target that is not here is refused in a way that proves that nothing was done.
-        let answer = match self.hub.serve(&head, &body, &bulk, &mut reply_bulk, &place) {
+        let served = match &connection.heard {
+            Some(heard) => Ok(serve_line(&**heard, &head, &body, &mut reply_bulk)),
+            None => self.hub.serve(&head, &body, &bulk, &mut reply_bulk, &place),
+        };
+        let answer = match served {
             Ok(answer) => answer,
             Err(_) => {
                 reply_bulk.clear();
@@ -599,97 +614,6 @@ impl Engine {
             }
             Err(gone) => self.close_because(connection, gone),
         }
-    }
-
-    fn close_because(&self, connection: &Arc<Connection>, gone: Gone) {
-        match &gone {
-            Gone::Closed | Gone::Deadline => {}
-            Gone::Malformed(why) => tracing::warn!(nid = %self.nid, "a connection was closed: {why}"),
-            Gone::Broken(why) => tracing::debug!(nid = %self.nid, "a connection broke: {why}"),
-        }
-        self.close(connection);
-    }
-
-    fn close_unused(&self, connection: &Arc<Connection>) {
-        if connection.under_way.load(Ordering::SeqCst) == 0 && !connection.outgoing.has_queued() {
-            self.close(connection);
-        }
-    }
-
-    fn close(&self, connection: &Arc<Connection>) {
-        if connection.is_closed.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        // An error means that the other end closed it first.
-        let _ = epoll::delete(&self.epoll, &connection.socket);
-        let _ = connection.socket.shutdown(std::net::Shutdown::Both);
-        connection.outgoing.close();
-        self.connections.write().remove(&connection.id);
-        let _guard = self.ending_lock.lock();
-        self.ended.notify_all();
-    }
-
-    fn all(&self) -> Vec<Arc<Connection>> {
-        self.connections.read().values().cloned().collect()
-    }
-
-    /// Closes connections that take too long for a greeting or a frame, read no answers, or are idle. Called about once a second.
-    pub fn sweep(&self) {
-        let now = self.now_ms();
-        let is_over = |since: u32, max: Duration| now.saturating_sub(since) as u128 >= max.as_millis();
-        for connection in self.all() {
-            let at = |time: &std::sync::atomic::AtomicU32| time.load(Ordering::Relaxed);
-            let (begun, heard, stuck) =
-                (at(&connection.begun_ms), at(&connection.heard_ms), at(&connection.stuck_ms));
-            let begun_max = if connection.is_greeted() { FRAME_MAX } else { HELLO_MAX };
-            let idle_max = match (at(&connection.frames), connection.is_bulk.load(Ordering::Relaxed)) {
-                (0, _) => FIRST_FRAME_MAX,
-                (_, true) => IDLE_BULK_MAX,
-                (_, false) => IDLE_MAX,
-            };
-            let is_unused = connection.under_way.load(Ordering::SeqCst) == 0;
-            let is_late = (begun > 0 && is_over(begun, begun_max))
-                || (stuck > 0 && is_over(stuck, FRAME_MAX))
-                || (is_unused && begun == 0 && is_over(heard, idle_max));
-            if is_late {
-                self.close(&connection);
-            }
-        }
-    }
-
-    /// Serves no new requests from here on.
-    pub fn begin_stop(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-    }
-
-    /// Ends the connections after `begin_stop`. Requests under way are answered if they end within `grace`; then all connections are cut, and
-    /// the workers end. False: workers are still in a service after `cut_wait`.
-    pub fn stop(&self, grace: Duration, cut_wait: Duration) -> bool {
-        self.all().iter().for_each(|connection| self.close_unused(connection));
-        self.wait_until(grace, || self.connections.read().is_empty());
-        self.all().iter().for_each(|connection| self.close(connection));
-        self.ending.store(true, Ordering::SeqCst);
-        self.wait_until(cut_wait, || {
-            let workers = self.workers();
-            // Each write wakes one.
-            for _ in 0..workers {
-                let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-            }
-            workers == 0
-        })
-    }
-
-    fn wait_until(&self, wait: Duration, is_done: impl Fn() -> bool) -> bool {
-        let until = Instant::now() + wait;
-        let mut guard = self.ending_lock.lock();
-        while !is_done() {
-            if Instant::now() >= until {
-                return false;
-            }
-            let slice = until.min(Instant::now() + Duration::from_millis(20));
-            let _ = self.ended.wait_until(&mut guard, slice);
-        }
-        true
     }
 }
 

@@ -1,18 +1,25 @@
 //! A proxy that breaks connections on demand, for tests: between a client and a server, TCP on both sides.
 //!
-//! It copies bytes and knows no frames. A mode applies to all connections at once and takes effect within `TICK`.
+//! A mode applies to all bytes of all connections at once and takes effect within `TICK`. A rule applies to single frames.
+
+mod rules;
+mod stream;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::nid::{Address, Nid};
+use rules::Rules;
+use stream::{Stream, Then};
 
-/// How soon threads that wait for bytes see a new mode.
+pub use rules::{Rule, RuleId, Way, What};
+
+/// How soon threads that wait for bytes see a new mode, and how late a delayed frame may be.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The proxy's treatment of bytes.
@@ -37,8 +44,9 @@ pub struct Proxy {
 
 struct Shared {
     mode: AtomicU8,
+    rules: Rules,
     server: String,
-    sockets: Mutex<Vec<TcpStream>>,
+    sockets: Mutex<Vec<Weak<TcpStream>>>,
     /// Connections accepted so far.
     connects: AtomicU64,
 }
@@ -55,6 +63,7 @@ impl Proxy {
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
             mode: AtomicU8::new(Mode::Pass as u8),
+            rules: Rules::default(),
             server,
             sockets: Mutex::default(),
             connects: AtomicU64::new(0),
@@ -80,8 +89,21 @@ impl Proxy {
     pub fn lose_replies(&self) {
         self.set(Mode::LoseReplies);
     }
+    /// Ends the modes above. Rules stay.
     pub fn heal(&self) {
         self.set(Mode::Pass);
+    }
+    /// Treats frames by this rule from now on, unless an earlier rule is for them.
+    pub fn rule(&self, rule: Rule) -> RuleId {
+        self.shared.rules.add(rule)
+    }
+    /// Ends all rules. Frames that they delay or hold back still arrive in their turn.
+    pub fn clear(&self) {
+        self.shared.rules.clear();
+    }
+    /// Frames to which a rule of this proxy has applied so far, also after `clear`.
+    pub fn applied(&self, id: RuleId) -> u64 {
+        self.shared.rules.applied(id)
     }
     pub fn connects(&self) -> u64 {
         self.shared.connects.load(Ordering::SeqCst)
@@ -112,8 +134,20 @@ impl Shared {
         }
     }
 
+    /// Waits while nothing may move. False: the connection is to be closed.
+    fn may_pass(&self, is_reply: bool, has_bytes: bool) -> bool {
+        while has_bytes && self.mode() == Mode::Stall {
+            std::thread::sleep(TICK);
+        }
+        match self.mode() {
+            Mode::Cut | Mode::End => false,
+            Mode::LoseReplies => !(is_reply && has_bytes),
+            Mode::Pass | Mode::Stall => true,
+        }
+    }
+
     fn close_all(&self) {
-        for socket in self.sockets.lock().drain(..) {
+        for socket in self.sockets.lock().drain(..).filter_map(|socket| socket.upgrade()) {
             // An error means that it is closed already.
             let _ = socket.shutdown(Shutdown::Both);
         }
@@ -138,14 +172,18 @@ fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
 
 /// Connects to the server and starts copying both ways.
 fn join(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
-    let server = TcpStream::connect(&shared.server)?;
+    let server = Arc::new(TcpStream::connect(&shared.server)?);
+    let client = Arc::new(client);
     for socket in [&client, &server] {
         socket.set_nonblocking(false)?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(TICK))?;
-        shared.sockets.lock().push(socket.try_clone()?);
     }
-    let ways = [(client.try_clone()?, server.try_clone()?, false), (server, client, true)];
+    let mut sockets = shared.sockets.lock();
+    sockets.retain(|socket| socket.strong_count() > 0);
+    sockets.extend([&client, &server].map(Arc::downgrade));
+    drop(sockets);
+    let ways = [(client.clone(), server.clone(), false), (server, client, true)];
     for (from, to, is_reply) in ways {
         let shared = shared.clone();
         std::thread::Builder::new().name("proxy-copy".into()).spawn(move || {
@@ -158,27 +196,43 @@ fn join(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Copies one direction until its sender closes or the connection is cut. Frames that a rule delays arrive also after the sender has closed.
 fn copy(shared: &Shared, mut from: &TcpStream, mut to: &TcpStream, is_reply: bool) -> io::Result<()> {
-    let mut bytes = vec![0; 64 * 1024];
-    loop {
-        let n = match from.read(&mut bytes) {
-            Ok(0) => return Ok(()),
-            Ok(n) => n,
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                if matches!(shared.mode(), Mode::Cut | Mode::End) {
-                    return Ok(());
-                }
-                continue;
+    let (mut bytes, mut out) = (vec![0; 64 * 1024], Vec::new());
+    let mut stream = Stream::new();
+    let mut is_open = true;
+    while is_open || stream.has_delayed() {
+        let n = match is_open {
+            true => receive(&mut from, &mut bytes)?,
+            false => {
+                std::thread::sleep(TICK);
+                Some(0)
             }
-            Err(e) => return Err(e),
         };
-        while shared.mode() == Mode::Stall {
-            std::thread::sleep(TICK);
+        if n.is_none() {
+            is_open = false;
+            stream.sender_closed(&mut out);
         }
-        match shared.mode() {
-            Mode::Cut | Mode::End => return Ok(()),
-            Mode::LoseReplies if is_reply => return Ok(()),
-            _ => to.write_all(&bytes[..n])?,
+        let bytes = &bytes[..n.unwrap_or(0)];
+        let then = stream.take(bytes, Instant::now(), &shared.rules, &mut out);
+        if !shared.may_pass(is_reply, !bytes.is_empty() || !out.is_empty()) {
+            return Ok(());
         }
+        to.write_all(&out)?;
+        out.clear();
+        if then == Then::Cut {
+            return Ok(());
+        }
+    }
+    to.write_all(&stream.into_rest())
+}
+
+/// `None`: the sender has closed. 0: no byte came within `TICK`.
+fn receive(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<Option<usize>> {
+    match from.read(bytes) {
+        Ok(0) => Ok(None),
+        Ok(n) => Ok(Some(n)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(Some(0)),
+        Err(e) => Err(e),
     }
 }

@@ -242,15 +242,24 @@ impl Lane {
     /// Reads frames until the answer to `request` has come or the lane is gone: true. False: the deadline has passed.
     fn lead(&self, mut reader: Box<Reader>, request: u64, deadline: Instant) -> bool {
         let mut is_done = false;
+        // An answer that has come is found behind the frames before it. Frames that come without a pause do not keep the thread for ever.
+        let late = deadline.max(Instant::now());
         loop {
+            let now = Instant::now();
             // Frames that were received together with the answer are handed over before the reading is.
             let wait = match is_done {
                 true => None,
-                false => Some(deadline.saturating_duration_since(Instant::now()).min(SLICE)),
+                false => Some(deadline.saturating_duration_since(now).min(SLICE)),
             };
-            match reader.next(&self.socket, &mut Answers { inbox: &self.inbox }, wait) {
+            match reader.next(&self.socket, &mut Answers { inbox: &self.inbox }, wait, now + SLICE) {
                 Ok(Next::Frame(frame)) => match self.hand_over(frame, request) {
-                    Ok(is_own) => is_done |= is_own,
+                    Ok(is_own) => {
+                        is_done |= is_own;
+                        if !is_done && now.saturating_duration_since(late) >= SLICE {
+                            self.inbox.lock().reader = Some(reader);
+                            return false;
+                        }
+                    }
                     Err(why) => {
                         self.fail(&why.to_string(), false);
                         return true;
@@ -386,13 +395,16 @@ enum Next {
 }
 
 impl Reader {
-    /// The next frame. `wait` is `None` for one that was received already.
+    /// The next frame. `wait` is `None` for one that was received already. A frame that comes in pieces and is not whole at `until` is left to
+    /// the next call.
     fn next(
         &mut self,
         socket: &Socket,
         memory: &mut Answers<'_>,
         wait: Option<Duration>,
+        until: Instant,
     ) -> Result<Next, Gone> {
+        let mut has_received = false;
         loop {
             let mut bytes = &self.ahead[self.begin..self.end];
             let step = self.incoming.take(&mut bytes, memory)?;
@@ -402,7 +414,9 @@ impl Reader {
                 Step::Held => unreachable!("a client has memory for the answers that it waits for"),
                 Step::More => {}
             }
-            let Some(wait) = wait else { return Ok(Next::Quiet(Duration::ZERO)) };
+            let Some(wait) = wait.filter(|_| !has_received || Instant::now() < until) else {
+                return Ok(Next::Quiet(Duration::ZERO));
+            };
             assert_eq!(self.begin, self.end, "no byte that was received is lost");
             let n = match self.incoming.place() {
                 Some(place) => {
@@ -424,6 +438,7 @@ impl Reader {
             }
             self.quiet = Duration::ZERO;
             self.is_pinged = false;
+            has_received = true;
         }
     }
 }

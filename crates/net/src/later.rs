@@ -1,7 +1,11 @@
 //! Answers, now or later.
 
+use std::sync::Arc;
+
 use types::Buf;
 use wire::{Flags, Header};
+
+use crate::line::{Answered, SendBack};
 
 /// Nearly every reply fits, so that its buffer does not grow (decision 0037).
 const REPLY_BYTES: usize = 512;
@@ -17,8 +21,29 @@ pub struct Answer<'a> {
 
 /// A transport's part of an answer that comes later.
 pub(crate) trait Parking {
-    /// Takes the request's place out of its thread. Called once.
-    fn park(&self) -> Deliver;
+    /// Takes the request's place out of its thread. `None`: it must be answered now.
+    fn park(&self) -> Option<Deliver>;
+    /// See `Answer::line`.
+    fn line(&self, answered: Answered) -> Option<Line>;
+}
+
+/// The way back to the process that sent a request: `send` sends it requests (see `line.rs`).
+#[derive(Clone)]
+pub struct Line(pub(crate) Arc<dyn SendBack>);
+
+impl Line {
+    /// Sends a request. `head.request` pairs it with its answer. False: the line is closed.
+    pub fn send(&self, head: &Header, body: &[u8]) -> bool {
+        debug_assert_eq!(
+            (head.body_len as usize, head.bulk_len),
+            (body.len(), 0),
+            "the header tells the lengths"
+        );
+        self.0.send(head, body)
+    }
+    pub fn is_open(&self) -> bool {
+        self.0.is_open()
+    }
 }
 
 /// Sends an answer. Dropped without a call, the request ends without one.
@@ -43,9 +68,16 @@ impl<'a> Answer<'a> {
 
     /// Parks the request: the service returns at once, and the answer is given by `Later::answer`. `None`: this call must be answered now.
     pub fn later(&mut self) -> Option<Later> {
-        let parking = self.parking.take()?;
+        let deliver = self.parking?.park()?;
+        self.parking = None;
         self.is_parked = true;
-        Some(Later { head: self.head, deliver: parking.park() })
+        Some(Later { head: self.head, deliver })
+    }
+
+    /// Takes the line to the process that sent this request, for later requests to it. `None`: the process does not listen on this
+    /// connection, or its line was taken before.
+    pub fn line(&mut self, answered: Answered) -> Option<Line> {
+        self.parking?.line(answered)
     }
 
     /// The whole answer to `request`, or `None` if it comes later.

@@ -9,6 +9,7 @@
 //! net-I2: an answer is paired with its request by the request's id, which is new for each try; after any error a connection is closed.
 //! net-I3: no length above `BODY_MAX` or `BULK_MAX` leads to an allocation.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use types::Buf;
@@ -28,10 +29,12 @@ mod incoming;
 mod lane;
 mod later;
 mod limits;
+mod line;
 mod live;
 mod local;
 pub mod nid;
 mod node;
+pub mod notices;
 mod outgoing;
 mod remote;
 pub mod rpc;
@@ -53,7 +56,8 @@ pub trait Service: Send + Sync {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>);
 }
 
-pub use later::{Answer, Later};
+pub use later::{Answer, Later, Line};
+pub use line::{Answered, Listening};
 
 /// One outgoing request. The transport sets `head.target`, `source`, `destination`, `request` (if 0), `ms_left`, `body_len` and
 /// `bulk_len`.
@@ -95,6 +99,15 @@ pub trait Peer: Send + Sync {
     fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
         let ticket = self.send(call)?;
         self.receive(ticket, call)
+    }
+    /// As `call`, over a connection of its own. Requests that the target's service sends back over it arrive at `heard`, in order, on a thread
+    /// of its own, until the returned end is dropped or not open any more. `heard` must not wait.
+    fn listen(
+        &self,
+        _call: &mut Call<'_>,
+        _heard: Arc<dyn Service>,
+    ) -> Result<(Header, Vec<u8>, Listening), NetError> {
+        Err(line::unsupported())
     }
     /// True if the target ends with this process: then no request needs to be retained for replay.
     fn is_fate_shared(&self) -> bool;

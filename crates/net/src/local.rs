@@ -14,8 +14,9 @@ use wire::Header;
 
 use crate::hub::Seat;
 use crate::later::{Deliver, Parking};
+use crate::line::{Answered, AtLine, Listening, LocalLine};
 use crate::live::Live;
-use crate::{Call, Hub, NetError, Peer, Ticket};
+use crate::{Call, Hub, Line, NetError, Peer, Service, Ticket};
 
 pub(crate) struct LocalPeer {
     pub hub: Arc<Hub>,
@@ -74,6 +75,31 @@ impl LocalPeer {
     fn no_answer(&self, why: &str) -> NetError {
         NetError::NoAnswer { peer: self.name(), why: why.into() }
     }
+
+    /// Carries the request out on this thread. `None`: the answer comes later, through `parking`.
+    fn serve(
+        &self,
+        call: &mut Call<'_>,
+        parking: &dyn Parking,
+    ) -> Result<Option<(Header, Vec<u8>)>, NetError> {
+        if self.live.is_aborted() {
+            return Err(self.not_sent("aborted"));
+        }
+        let now = Instant::now();
+        if now >= call.deadline {
+            return Err(self.not_sent("the deadline has passed"));
+        }
+        // The other transports cannot carry more; a request that works here must work there.
+        if is_too_large(call) {
+            return Err(self.not_sent(TOO_LARGE));
+        }
+        stamp(call, now);
+        call.head.target = self.target;
+        call.head.source = self.hub.node();
+        call.head.destination = call.head.source;
+        let served = self.seat.serve(&call.head, &call.body, call.bulk, call.into, parking);
+        served.map_err(|_| self.not_sent("it is not served here (stopped, or not started yet)"))
+    }
 }
 
 /// The place where a caller waits for an answer that comes later. Made when a service parks.
@@ -118,9 +144,12 @@ impl Drop for Filler {
 }
 
 impl Parking for Parked {
-    fn park(&self) -> Deliver {
+    fn park(&self) -> Option<Deliver> {
         let filler = Filler { slot: self.slot.get_or_init(Arc::default).clone() };
-        Box::new(move |head, body, bulk| filler.set(SlotState::Answered(head, body, bulk)))
+        Some(Box::new(move |head, body, bulk| filler.set(SlotState::Answered(head, body, bulk))))
+    }
+    fn line(&self, _: Answered) -> Option<Line> {
+        None
     }
 }
 
@@ -145,30 +174,14 @@ impl Parked {
 
 impl Peer for LocalPeer {
     fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
-        if self.live.is_aborted() {
-            return Err(self.not_sent("aborted"));
-        }
-        let now = Instant::now();
-        if now >= call.deadline {
-            return Err(self.not_sent("the deadline has passed"));
-        }
-        // The other transports cannot carry more; a request that works here must work there.
-        if is_too_large(call) {
-            return Err(self.not_sent(TOO_LARGE));
-        }
-        stamp(call, now);
-        call.head.target = self.target;
-        call.head.source = self.hub.node();
-        call.head.destination = call.head.source;
         let parked = Parked::default();
-        match self.seat.serve(&call.head, &call.body, call.bulk, call.into, &parked) {
-            Ok(Some(answer)) => Ok(answer),
-            Ok(None) => {
+        match self.serve(call, &parked)? {
+            Some(answer) => Ok(answer),
+            None => {
                 let (head, body, bulk) = parked.wait(call.deadline).map_err(|why| self.no_answer(why))?;
                 *call.into = bulk;
                 Ok((head, body))
             }
-            Err(_) => Err(self.not_sent("it is not served here (stopped, or not started yet)")),
         }
     }
 
@@ -181,6 +194,18 @@ impl Peer for LocalPeer {
             Ok(answer) => Ok(*answer),
             Err(_) => Err(self.no_answer("the ticket is another transport's")),
         }
+    }
+
+    fn listen(
+        &self,
+        call: &mut Call<'_>,
+        heard: Arc<dyn Service>,
+    ) -> Result<(Header, Vec<u8>, Listening), NetError> {
+        let line = LocalLine::start(heard).map_err(|e| self.not_sent(&e.to_string()))?;
+        let (at_line, listening) = (AtLine { line: line.clone() }, Listening(line));
+        let (head, body) =
+            self.serve(call, &at_line)?.ok_or_else(|| self.no_answer("no answer was promised"))?;
+        Ok((head, body, listening))
     }
 
     fn is_fate_shared(&self) -> bool {

@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use socket2::SockAddr;
+use socket2::{SockAddr, Socket};
 use types::{NodeId, TargetId};
 
+use crate::engine::Engine;
 use crate::hello::{Hello, Kind, Status};
 use crate::lane::Lane;
-use crate::live::Live;
+use crate::live::{Entry, Live};
 use crate::nid::{Nid, socket_for};
 use crate::socket::{SLICE, read_hello, send_hello, tune};
 use crate::timing::Timing;
@@ -40,6 +41,36 @@ pub(crate) struct Common {
     pub own: AtomicU64,
     pub live: Arc<Live>,
     pub timing: Arc<Timing>,
+    /// Serves what other nodes send over lines; started by the first one that listens.
+    ear: Mutex<Option<Arc<Engine>>>,
+}
+
+impl Common {
+    /// The engine of lines that this process listens on.
+    pub fn ear(&self) -> io::Result<Arc<Engine>> {
+        let mut ear = self.ear.lock();
+        if let Some(engine) = &*ear {
+            return Ok(engine.clone());
+        }
+        let engine = Engine::listener()?;
+        *ear = Some(engine.clone());
+        Ok(engine)
+    }
+}
+
+impl Drop for Common {
+    fn drop(&mut self) {
+        // This may be one of its threads, so it does not wait for them.
+        self.ear.lock().iter().for_each(|engine| engine.end());
+    }
+}
+
+/// A connection that was dialled and greeted.
+pub(crate) struct Dialled {
+    pub socket: Arc<Socket>,
+    pub entry: Entry,
+    pub hello: Hello,
+    address: SockAddr,
 }
 
 /// A node that this process dials.
@@ -279,7 +310,7 @@ impl Node {
         state.of(kind).connecting += 1;
         let generation = state.generation;
         drop(state);
-        let made = self.connect_any(kind, deadline.min(Instant::now() + CONNECT_MAX));
+        let made = self.dial(kind, deadline).map(|dialled| self.lane(dialled));
         let now = Instant::now();
         let mut state = self.state.lock();
         state.of(kind).connecting -= 1;
@@ -306,10 +337,19 @@ impl Node {
         }
     }
 
+    /// Dials a connection, greeted.
+    pub fn dial(&self, kind: Kind, deadline: Instant) -> Result<Dialled, String> {
+        self.dial_any(kind, deadline.min(Instant::now() + CONNECT_MAX))
+    }
+
+    pub fn ear(&self) -> io::Result<Arc<Engine>> {
+        self.common.ear()
+    }
+
     /// Tries the node's addresses: first the one that worked last, before any name is resolved, then the others in the order of the NIDs.
     /// Each has an equal share of the time left, so that one that does not answer leaves time for the next. The error names each NID with
     /// its reason.
-    fn connect_any(&self, kind: Kind, by: Instant) -> Result<Lane, String> {
+    fn dial_any(&self, kind: Kind, by: Instant) -> Result<Dialled, String> {
         let nids = self.nids.read().clone();
         let share = |n: usize| {
             let now = Instant::now();
@@ -318,8 +358,8 @@ impl Node {
         let mut whys = Vec::new();
         let worked = self.worked.lock().clone().filter(|(nid, _)| nids.contains(nid) && nids.len() > 1);
         if let Some((nid, address)) = &worked {
-            match self.connect_address(kind, nid, address, share(nids.len())) {
-                Ok(lane) => return Ok(lane),
+            match self.dial_address(kind, nid, address, share(nids.len())) {
+                Ok(dialled) => return Ok(dialled),
                 Err(why) => whys.push(format!("{nid}: {why}")),
             }
         }
@@ -333,10 +373,10 @@ impl Node {
         candidates.retain(|c| Some(c) != worked.as_ref());
         let count = candidates.len();
         for (n, (nid, address)) in candidates.into_iter().enumerate() {
-            match self.connect_address(kind, &nid, &address, share(count - n)) {
-                Ok(lane) => {
+            match self.dial_address(kind, &nid, &address, share(count - n)) {
+                Ok(dialled) => {
                     *self.worked.lock() = Some((nid, address));
-                    return Ok(lane);
+                    return Ok(dialled);
                 }
                 Err(why) => whys.push(format!("{nid}: {why}")),
             }
@@ -344,13 +384,13 @@ impl Node {
         if whys.is_empty() { Err("the node has no address".into()) } else { Err(whys.join("; ")) }
     }
 
-    fn connect_address(
+    fn dial_address(
         &self,
         kind: Kind,
         nid: &str,
         address: &SockAddr,
         by: Instant,
-    ) -> Result<Lane, String> {
+    ) -> Result<Dialled, String> {
         let left = by.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err("no time was left to connect".into());
@@ -370,20 +410,22 @@ impl Node {
             e => format!("greeting: {e}"),
         })?;
         self.check(&answer)?;
-        let probe = {
-            let address = address.clone();
-            // A socket of this host needs no probe: its other end closes with its process.
-            move || {
-                address.is_unix()
-                    || socket_for(&address).is_ok_and(|s| match s.connect_timeout(&address, PROBE_MAX) {
-                        Ok(()) => true,
-                        // A host that refuses is alive; its connections end by themselves.
-                        Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
-                    })
-            }
+        Ok(Dialled { socket, entry, hello: answer, address: address.clone() })
+    }
+
+    fn lane(&self, dialled: Dialled) -> Lane {
+        let Dialled { socket, entry, hello, address } = dialled;
+        // A socket of this host needs no probe: its other end closes with its process.
+        let probe = move || {
+            address.is_unix()
+                || socket_for(&address).is_ok_and(|s| match s.connect_timeout(&address, PROBE_MAX) {
+                    Ok(()) => true,
+                    // A host that refuses is alive; its connections end by themselves.
+                    Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
+                })
         };
-        let (timing, frames) = (self.common.timing.clone(), answer.frames.max(1) as usize);
-        Ok(Lane::new(socket, answer.node, frames, entry, timing, Box::new(probe)))
+        let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
+        Lane::new(socket, hello.node, frames, entry, timing, Box::new(probe))
     }
 
     fn check(&self, answer: &Hello) -> Result<(), String> {

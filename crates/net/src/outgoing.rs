@@ -2,7 +2,8 @@
 //!
 //! One thread writes at a time; threads that come meanwhile queue their frames, and the writer writes those too, many in one call.
 //! net-O1: bytes of two frames are never mixed: a frame of which a part was written has its rest at the front of the queue.
-//! net-O2: the queue is bounded by the frames that may be under way on a connection, and each end bounds those.
+//! net-O2: the queue is bounded. A server's is bounded by the frames that may be under way on a connection. A client's has at most the rest
+//!     of one frame when no thread writes, and `QUEUED_MAX` short frames while one does: requests whose callers gave up do not gather in it.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -21,6 +22,8 @@ use crate::socket::Gone;
 const TOGETHER: usize = 32;
 /// A frame with fewer bytes than this is copied when another thread writes; a longer one waits for its turn.
 const COPY_MAX: usize = 64 * 1024;
+/// Frames that a thread which may wait leaves to the one that writes. A server allows as many under way on a connection unless told.
+const QUEUED_MAX: usize = 256;
 
 /// The writing half of a connection. `T` is memory that a queued frame holds.
 pub(crate) struct Outgoing<T> {
@@ -141,9 +144,19 @@ impl<T> Outgoing<T> {
     ) -> Result<Left, Gone> {
         let len = front.iter().map(|p| p.len()).sum::<usize>() + bulk.bytes().len();
         let mut out = self.out.lock();
-        while out.is_writing && len > COPY_MAX && !when.may_queue {
-            if self.turn.wait_until(&mut out, when.deadline).timed_out() && out.is_writing {
-                return Ok(Left::Nothing);
+        while !when.may_queue && !out.is_gone {
+            if out.is_writing && (len > COPY_MAX || out.queue.len() >= QUEUED_MAX) {
+                if self.turn.wait_until(&mut out, when.deadline).timed_out() && out.is_writing {
+                    return Ok(Left::Nothing);
+                }
+            } else if !out.is_writing && !out.queue.is_empty() {
+                // net-O2: the rest of an earlier frame goes first.
+                if self.flush_from(out, socket, when.may_sleep, blocked)? != Left::All {
+                    return Ok(Left::Nothing);
+                }
+                out = self.out.lock();
+            } else {
+                break;
             }
         }
         if out.is_gone {
@@ -314,6 +327,24 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
+    #[derive(Default)]
+    struct Semaphore {
+        count: Mutex<usize>,
+        changed: Condvar,
+    }
+
+    impl Semaphore {
+        fn add(&self) {
+            *self.count.lock() += 1;
+            self.changed.notify_all();
+        }
+        fn take(&self) {
+            let mut count = self.count.lock();
+            self.changed.wait_while(&mut count, |count| *count == 0);
+            *count -= 1;
+        }
+    }
+
     fn pair() -> (Socket, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         (Socket::from(OwnedFd::from(ours)), theirs)
@@ -352,6 +383,46 @@ mod tests {
             outgoing.flush(&socket, false, &mut || false).expect("open");
         }
         assert!(got == want);
+    }
+
+    #[test]
+    fn frames_of_callers_that_gave_up_do_not_gather() {
+        let (socket, mut theirs) = pair();
+        let outgoing = Outgoing::<()>::default();
+        let (long, is_blocked, may_go) = (vec![1; 8 << 20], Semaphore::default(), Semaphore::default());
+        let write = |bytes: &[u8], blocked: &mut dyn FnMut() -> bool| {
+            let when = When { may_queue: false, ..When::now() };
+            outgoing.write(&socket, [bytes, &[]], Bulk::Lent(&[]), || Some(()), when, blocked).expect("open")
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                write(&long, &mut || {
+                    is_blocked.add();
+                    may_go.take();
+                    false
+                })
+            });
+            is_blocked.take();
+            // While a thread writes, it is left a bounded number of short frames, and no long one.
+            let short: Vec<_> = (0..2 * QUEUED_MAX).map(|_| write(&[2], &mut || false)).collect();
+            let left = [vec![Left::All; QUEUED_MAX], vec![Left::Nothing; QUEUED_MAX]].concat();
+            assert_eq!(short, left);
+            assert_eq!(write(&long, &mut || false), Left::Nothing);
+            may_go.add();
+            assert_eq!(writer.join().expect("no panic"), Left::Queued);
+        });
+        // While none does, the rest of what is queued goes first.
+        for _ in 0..3 {
+            assert_eq!(write(&[3], &mut || false), Left::Nothing);
+        }
+        let reading = std::thread::spawn(move || {
+            let mut got = vec![];
+            theirs.read_to_end(&mut got).expect("read");
+            got
+        });
+        assert_eq!(write(&[4], &mut || true), Left::All);
+        drop((outgoing, socket));
+        assert!(reading.join().expect("no panic") == [long, vec![2; QUEUED_MAX], vec![4]].concat());
     }
 
     #[test]

@@ -8,9 +8,10 @@ use wire::{Flags, Header};
 
 use crate::hello::Kind;
 use crate::lane::Unsent;
+use crate::line::{First, Listening};
 use crate::local::{TOO_LARGE, is_too_large, stamp};
 use crate::node::{Node, Place, Wait};
-use crate::{Call, NetError, Peer, Ticket};
+use crate::{Call, NetError, Peer, Service, Ticket};
 
 /// A frame with more bulk bytes than this, in either direction, takes a bulk lane.
 const SHORT_MAX: usize = 16 * 1024;
@@ -115,6 +116,38 @@ impl Peer for RemotePeer {
     fn call(&self, call: &mut Call<'_>) -> Result<(Header, Vec<u8>), NetError> {
         let out = self.start(call, Wait::ForOthers)?;
         self.finish(out, call)
+    }
+
+    fn listen(
+        &self,
+        call: &mut Call<'_>,
+        heard: Arc<dyn Service>,
+    ) -> Result<(Header, Vec<u8>, Listening), NetError> {
+        if is_too_large(call) {
+            return Err(self.not_sent(TOO_LARGE));
+        }
+        let dialled = self.node.dial(Kind::Short, call.deadline).map_err(|why| self.not_sent(why))?;
+        stamp(call, Instant::now());
+        call.head.target = self.target;
+        call.head.source = self.node.own_node();
+        call.head.destination = dialled.hello.node;
+        let first = Arc::new(First::default());
+        let answered = {
+            let first = first.clone();
+            Arc::new(move |head: &Header, body: &[u8]| first.set(head, body))
+        };
+        let ear = self.node.ear().map_err(|e| self.not_sent(e.to_string()))?;
+        let line = ear.adopt(dialled, heard, answered).map_err(|e| self.not_sent(e.to_string()))?;
+        let listening = Listening(line.0.clone());
+        if !line.send(&call.head, &call.body) {
+            return Err(self.not_sent("the connection was closed"));
+        }
+        let got = first.wait(&*line.0, call.head.request, call.deadline);
+        let (head, body) = got.map_err(|why| self.no_answer(why))?;
+        if head.flags & Flags::REFUSED != 0 {
+            return Err(self.not_sent(String::from_utf8_lossy(&body)));
+        }
+        Ok((head, body, listening))
     }
 
     fn is_fate_shared(&self) -> bool {

@@ -53,7 +53,7 @@ impl Core {
         if k.session != SessionId(0) {
             self.store.slot(k.session, 0).ok_or_else(|| unknown(k.session))?;
         }
-        KeepAliveReply { mode: 0 }.put(reply);
+        KeepAliveReply { mode: 0, outbox: 0, notices: 0 }.put(reply);
         Ok(Served::READ)
     }
 

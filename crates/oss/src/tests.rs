@@ -152,6 +152,7 @@ impl Rig {
             session: SESSION,
             name: "t".into(),
             observer: false,
+            own_locks: false,
             claims: wire::session::Claims::All,
         };
         self.say(Header::default(), &attach, &[]).ok()

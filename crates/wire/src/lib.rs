@@ -14,6 +14,7 @@ pub mod map;
 pub mod mdt;
 pub mod meta;
 pub mod mgmt;
+pub mod notice;
 pub mod object;
 pub mod ost;
 pub mod purge;

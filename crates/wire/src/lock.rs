@@ -32,9 +32,8 @@ bodies! {
     HeldLock { fid: Fid, space: LockSpace, owner: u64, start: u64, end: u64, kind: LockKind, pid: u32 }
     /// Releases all locks of an owner on a file.
     DropOwner { fid: Fid, space: LockSpace, owner: u64, turn: Turn }
-    /// Keeps queue positions. Answered when one of the locks can be taken, or after `patience_ms`, or at once if a lock of this session
-    /// can be taken that is not in the list.
-    AwaitLocks { waiting: Vec<WaitingLock>, patience_ms: u32 }
+    /// Keeps queue positions. It is answered at once; a lock that becomes free is told by the notice `LocksFree`.
+    AwaitLocks { waiting: Vec<WaitingLock> }
     WaitingLock { fid: Fid, space: LockSpace, ticket: u64 }
     /// The tickets to ask for now, with those that the MDT does not know.
     AwaitLocksReply { ready: Vec<u64> }

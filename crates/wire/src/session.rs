@@ -34,6 +34,8 @@ bodies! {
         observer: bool,
         /// The users that the session may act for; kept with the session. OSTs ignore it.
         claims: Claims,
+        /// The client's kernel keeps its locks to itself, so they do not exclude those of others: the MDT gives no locks to others meanwhile.
+        own_locks: bool,
     }
     AttachReply {
         session: SessionId,
@@ -56,7 +58,12 @@ bodies! {
     KeepAlive { session: SessionId, mode: u32 }
     /// The mode that the client must use. Even: it is alone; odd: it shares the file system (see `wire::shared`). The number rises with
     /// each change. OSTs send 0.
-    KeepAliveReply { mode: u32 }
+    KeepAliveReply {
+        mode: u32,
+        /// The session's outbox, and the number of its newest notice (`wire::notice`): a lost notice shows. OSTs send 0.
+        outbox: u64,
+        notices: u64,
+    }
     /// Ends a session: its orphans are removed.
     Detach { session: SessionId }
     /// Makes all acknowledged changes durable; the reply's `flushed_seq` is the last durable entry.

@@ -12,7 +12,7 @@ use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
     HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, lock, map, mdt, meta, mgmt,
-    object, ost, purge, session, shared,
+    notice, object, ost, purge, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -52,13 +52,14 @@ macro_rules! all_types {
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat,
-                mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
+                notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::WatchMap,
+                notice::NewMap, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
                 changelog::ListConsumers,
             }
             values {
-                wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
+                notice::Taken, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
                 ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstIndex, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,
@@ -473,6 +474,7 @@ fn all_calls() -> Vec<(u16, &'static str)> {
         ost::CALLS,
         mdt::CALLS,
         mgmt::CALLS,
+        notice::CALLS,
         lock::CALLS,
         accessed::CALLS,
         purge::CALLS,

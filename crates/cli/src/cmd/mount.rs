@@ -23,8 +23,10 @@ Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and 
 allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts of it may be idmapped; the kernel
 alone then judges who may do what), noidmap, and retry=MINUTES (or retry=30s): how long it waits for servers that
 do not answer, 5 minutes without it; retry=0 tries once.
-Always so, and therefore taken without effect: acl, user_xattr, flock and localflock (locks hold
-among all mounts), lazystatfs, _netdev and what else mount(8) itself uses.
+flock and localflock change the mount of `stria up` only: with flock its locks hold among all mounts, as
+those of other mounts always do; without, its kernel keeps them, and other mounts get none meanwhile.
+Always so, and therefore taken without effect: acl, user_xattr, lazystatfs, _netdev and what else
+mount(8) itself uses.
 Refused, since nothing would come of them: noacl, nouser_xattr, noflock, strictatime, norelatime.
 remount changes ro, nosuid, nodev, noexec, noatime, nodiratime, sync and dirsync while it is mounted;
 what is not named stays as it is, and so does op_timeout.

@@ -67,6 +67,7 @@ impl Client {
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
             claims: wish.claims,
+            own_locks: wish.options.flock != Some(true),
             // It includes the transit of a reply.
             kernel_remembers: fuse::ENTRY_TIMEOUT + Duration::from_millis(100),
             ..client::Settings::default()

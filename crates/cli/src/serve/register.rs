@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use net::Fabric;
-use types::{Code, Fault, FsId, Uuid};
-use wire::Request;
+use net::{Fabric, Listening, Peer, Service};
+use types::{Buf, Code, Fault, FsId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{GetMap, Register, RegisterReply};
+use wire::notice::WatchMap;
+use wire::{Header, Request};
 
 use crate::exit::Failure;
-use crate::reach::{self, MGS};
+use crate::reach::{self, ANSWER_WAIT_MAX, MGS};
 use crate::serve::servers::{Node, Role};
 use crate::stop::Event;
 
@@ -47,6 +48,21 @@ impl MgsPeers {
         Ok(self.ask_who(request)?.0)
     }
 
+    /// Begins a line over which the MGS tells of newer maps.
+    pub fn watch(&self, heard: &Arc<impl Service + 'static>) -> anyhow::Result<Listening> {
+        if self.nids.is_empty() {
+            return watch(&*self.fabric.peer(MGS)?, heard.clone());
+        }
+        let mut last = anyhow::anyhow!("no NID of the management service is given");
+        for nid in &self.nids {
+            match watch(&*self.fabric.peer_at(nid, MGS), heard.clone()) {
+                Ok(line) => return Ok(line),
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
     /// A map with another version than `known_version`. Targets without an address live in the process that answered.
     pub fn map(&self, known_version: u64, server: bool) -> anyhow::Result<Option<ClusterMap>> {
         let (reply, nid) = self.ask_who(&GetMap { known_version, server })?;
@@ -76,6 +92,15 @@ impl MgsPeers {
     pub fn describe(&self) -> String {
         if self.nids.is_empty() { "this process".into() } else { self.nids.join(", ") }
     }
+}
+
+fn watch(mgs: &dyn Peer, heard: Arc<dyn Service>) -> anyhow::Result<Listening> {
+    let (head, deadline) = (Header { target: MGS, ..Header::default() }, Instant::now() + ANSWER_WAIT_MAX);
+    let mut into = Buf::new();
+    let mut call = net::rpc::prepare(head, &WatchMap {}, &[], &mut into, deadline);
+    let (head, body, line) = mgs.listen(&mut call, heard)?;
+    net::rpc::read::<WatchMap>((head, body))?.2?;
+    Ok(line)
 }
 
 /// A wait: its purpose, its limit, and where it is reported.

@@ -375,6 +375,7 @@ fn connect(
         })
     })?;
     // From here on the client gets newer maps; one that came since the start is fetched.
+    client.fs().on_map_wanted(Box::new(heart.want_map()));
     if mounted.set(client.fs().clone()).is_ok()
         && let Ok(newest) = usable_map(&mgs, &wish.source.fsname)
     {

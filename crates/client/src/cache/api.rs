@@ -22,6 +22,8 @@ pub struct Settings {
     pub observer: bool,
     /// Users that the mount acts for.
     pub claims: Claims,
+    /// If the servers live in this process, locks stay with the kernel (decision 0015). Other mounts get none meanwhile.
+    pub own_locks: bool,
 }
 
 impl Default for Settings {
@@ -35,6 +37,7 @@ impl Default for Settings {
             kernel_remembers: Duration::ZERO,
             observer: false,
             claims: Claims::All,
+            own_locks: false,
         }
     }
 }

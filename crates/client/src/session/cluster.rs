@@ -8,7 +8,8 @@ use parking_lot::RwLock;
 use types::{Code, Fault, Fid, MirrorId, TargetId};
 use wire::map::ClusterMap;
 
-use crate::session::link::{Identity, Link};
+use crate::session::identity::Identity;
+use crate::session::link::Link;
 
 pub(crate) struct Cluster {
     fabric: Arc<Fabric>,

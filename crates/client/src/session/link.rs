@@ -9,55 +9,31 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use net::{Fabric, Peer, rpc};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use plan::replay::Kept;
 use plan::retry::backoff;
 use plan::settle::Mark;
-use types::{Buf, Code, Fault, Fid, FsId, Incarnation, Seq, SessionId, TargetId, Uuid};
-use wire::session::{Attach, AttachReply, Claims, Flush, KeepAlive};
+use types::{Buf, Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId};
+use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::shared::{ALL, CatchUp, CaughtUp};
 use wire::{Flags, Header, Malformed, Reader, ReplyHead, Wire};
 
-use crate::session::gone::Gone;
 use crate::session::grants::Granted;
+use crate::session::identity::Identity;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
 use crate::session::owed::Owed;
 use crate::session::request::{Answer, Patience, Pending, Sent, amend_sent};
-use crate::session::sharing::Sharing;
 use crate::session::slots::{Sendable, Slots};
 
 /// Longest wait for the replay turn within one attach. Then the attach begins anew, since the target may have restarted again.
 const TURN_WAIT: Duration = Duration::from_secs(2);
 /// Pause between two requests for the turn. The MDT waits in each of them too.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
+/// Longest wait for a line within an attach.
+const LISTEN_MAX: Duration = Duration::from_secs(1);
 /// A client that replays reports its progress this often.
 const TELL: Duration = Duration::from_secs(1);
-
-/// State that all links of a client share.
-pub(crate) struct Identity {
-    pub fs: FsId,
-    pub fs_uuid: Uuid,
-    pub client: Uuid,
-    pub name: String,
-    pub observer: bool,
-    pub claims: Claims,
-    /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
-    pub judges: AtomicBool,
-    pub knows_groups: AtomicBool,
-    pub retain_bytes_max: usize,
-    /// The session that the MDT gave; 0 before, and for observers.
-    pub session: AtomicU64,
-    pub losses: Losses,
-    pub locks: Locks,
-    pub gone: Gone,
-    pub sharing: Sharing,
-    /// The MDT that gives replay turns; 0: not known.
-    pub mdt: AtomicU32,
-    pub aborted: AtomicBool,
-    /// Threads wait here between two tries, so that `abort` ends the wait.
-    pub sleepers: (Mutex<()>, Condvar),
-}
 
 /// A session at one target.
 pub(crate) struct Link {
@@ -152,11 +128,14 @@ impl Link {
         let head = Header { session, ..self.header() };
         let req = KeepAlive { session, mode: self.id.sharing.mode() };
         let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
-            Ok((head, _, Ok(reply))) => {
-                if self.is_mdt && head.incarnation == incarnation {
+            Ok((answer, _, Ok(reply))) => {
+                if self.is_mdt && answer.incarnation == incarnation {
                     self.id.sharing.heard(reply.mode);
+                    if self.id.ear.is_due(&reply) {
+                        self.listen(&*peer, deadline);
+                    }
                 }
-                head.incarnation == incarnation
+                answer.incarnation == incarnation
             }
             Ok((_, _, Err(fault))) => !matches!(fault.code, Code::NoSession | Code::Moved),
             Err(e) => return Err(self.unreachable(&e)),
@@ -167,6 +146,14 @@ impl Link {
         }
         self.renew_grant(deadline);
         Ok(())
+    }
+
+    /// Begins the line for notices. Without one the client goes on, and hears of changes by its keep-alives.
+    fn listen(&self, peer: &dyn Peer, deadline: Instant) {
+        let head = Header { session: self.session(), ..self.header() };
+        if let Err(e) = self.id.ear.listen(&self.id, peer, head, deadline) {
+            tracing::debug!("{}: no line for notices: {e}", self.describe());
+        }
     }
 
     pub fn header(&self) -> Header {
@@ -262,6 +249,7 @@ impl Link {
     /// Drops the peer, which may have moved to another node. The next request asks the fabric again.
     pub fn lost_contact(&self) {
         *self.peer.write() = None;
+        self.id.want_map();
     }
 
     /// The target has left `incarnation`, so the client attaches before it sends another request.
@@ -434,6 +422,10 @@ impl Link {
     }
 
     fn attach_once(&self, attached: &mut Attached, deadline: Instant) -> Result<(), Attempt> {
+        // 0. What a restarted MDT counts anew, notices of the old one must not change.
+        if self.is_mdt {
+            self.id.ear.end();
+        }
         // 1. Attach. An OST gets the session that the MDT gave.
         let peer = self.fabric.peer(self.target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
         let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
@@ -482,10 +474,14 @@ impl Link {
             self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
         }
         attached.last = Some((incarnation, fresh));
-        *self.peer.write() = Some(peer);
+        *self.peer.write() = Some(peer.clone());
         self.attached_session.store(fresh.0, Ordering::Release);
         self.was_attached.store(true, Ordering::Release);
         self.incarnation.store(incarnation.0, Ordering::Release);
+        // 4. What the MDT tells of its own accord, from here on.
+        if self.is_mdt && !self.id.observer {
+            self.listen(&*peer, deadline.min(Instant::now() + LISTEN_MAX));
+        }
         Ok(())
     }
 
@@ -581,6 +577,7 @@ impl Link {
             name: self.id.name.clone(),
             observer: self.id.observer,
             claims: self.id.claims.clone(),
+            own_locks: self.id.own_locks && peer.is_fate_shared(),
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {

@@ -77,6 +77,10 @@ struct State {
     /// these at once, but reports the end of one late. So a name may belong to a new one by then (client-LK4).
     flockers: HashMap<(Fid, u64), Handle>,
     waiting: HashMap<u64, Waiting>,
+    /// Tickets whose locks are free, as the MDT told.
+    free: Vec<u64>,
+    /// All tickets are to be looked at: notices may be lost.
+    looks: bool,
     owed: Vec<Debt>,
 }
 
@@ -88,6 +92,8 @@ struct Waiting {
     handle: Handle,
     /// The MDT is being asked for it now.
     is_asked: bool,
+    /// The MDT told that it is free while it was being asked for.
+    is_free: bool,
     is_interrupted: bool,
     done: LockDone,
 }
@@ -110,6 +116,17 @@ enum Debt {
 }
 
 impl Locks {
+    /// The MDT tells that locks which this client waits for are free.
+    pub fn free(&self, tickets: &[u64]) {
+        self.state.lock().free.extend(tickets);
+        self.changed.notify_all();
+    }
+    /// Notices of free locks may be lost.
+    pub fn look(&self) {
+        self.state.lock().looks = true;
+        self.changed.notify_all();
+    }
+
     /// Wakes the waiting thread, since the client ends.
     pub fn wake(&self) {
         self.changed.notify_all();

@@ -2,9 +2,12 @@
 
 pub(crate) mod asks;
 pub(crate) mod batch;
+pub(crate) mod bell;
 pub(crate) mod cluster;
+pub(crate) mod ear;
 pub(crate) mod gone;
 pub(crate) mod grants;
+pub(crate) mod identity;
 pub(crate) mod link;
 pub(crate) mod locks;
 pub(crate) mod losses;

@@ -30,8 +30,9 @@ use crate::Fs;
 use crate::cache::content::Changing;
 use crate::cache::files::File;
 use crate::cache::files::Found;
+use crate::session::bell::Bell;
 use crate::session::request::Answer;
-use crate::wait_for_stop;
+use crate::wait_for_bell;
 
 /// How often a mode that the MDT wants is looked at, and files that were closed are told.
 const TICK: Duration = Duration::from_millis(100);
@@ -46,6 +47,8 @@ pub(crate) struct Sharing {
     mode: AtomicU32,
     /// What the MDT wants.
     wanted: AtomicU32,
+    /// Rings when that changes.
+    pub due: Bell,
     /// How often others came.
     seasons: AtomicU64,
     /// How often the MDT said that this client is alone, and goes on so.
@@ -110,9 +113,15 @@ impl Sharing {
     pub fn want(&self, mode: u32) {
         self.wanted.store(mode, Ordering::SeqCst);
     }
+    /// The MDT has said by which mode to live. Modes rise, so an older word that comes late does not count.
+    pub fn told(&self, mode: u32) {
+        if self.wanted.fetch_max(mode, Ordering::SeqCst) < mode {
+            self.due.ring();
+        }
+    }
     /// The MDT's answer to a sign of life.
     pub fn heard(&self, mode: u32) {
-        self.want(mode);
+        self.told(mode);
         if !self.is_shared() && mode == self.mode() {
             self.times_alone.fetch_add(1, Ordering::SeqCst);
         }
@@ -566,7 +575,7 @@ impl Drop for Section<'_> {
 /// The thread that changes modes.
 pub(crate) fn share_loop(weak: &Weak<Fs>) {
     let mut silent_until = Instant::now();
-    while !wait_for_stop(weak, TICK) {
+    while wait_for_bell(weak, TICK, |id| &id.sharing.due).is_ok() {
         let Some(fs) = weak.upgrade() else { return };
         fs.share_round(&mut silent_until);
     }

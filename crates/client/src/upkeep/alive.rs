@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use types::Fid;
 
 use crate::Fs;
+use crate::session::bell::Bell;
+use crate::session::identity::Identity;
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::upkeep::settle::failing;
-use crate::wait_for_stop;
+use crate::{wait_for_bell, wait_for_stop};
 
 /// Pause between keep-alives while the MDT's time-out is not known.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -22,7 +24,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Sends three keep-alives per session time-out. One that is not answered in a third of that is abandoned for the next.
 pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
-    every_third(weak, MDT_PAUSE_MAX, |fs, pause| {
+    every_third(weak, MDT_PAUSE_MAX, Some(|id| &id.alive), |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
         // Counted before the request: if the answer says that this client is alone, the MDT has not noted the files closed by then.
         let (closed, times) = (fs.files.end_of_left_alone(), fs.id.sharing.times_alone());
@@ -39,7 +41,7 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
 
 /// Sends keep-alives to all OSTs in use, as often.
 pub(crate) fn ost_loop(weak: &Weak<Fs>) {
-    every_third(weak, Duration::MAX, |fs, pause| {
+    every_third(weak, Duration::MAX, None, |fs, pause| {
         let mut links = fs.cluster.in_use();
         links.retain(|l| !l.is_mdt);
         // One window of OSTs at a time. All windows together take no longer than the pause.
@@ -51,8 +53,13 @@ pub(crate) fn ost_loop(weak: &Weak<Fs>) {
     });
 }
 
-/// Calls `speak` at every third of the session's time-out until the client ends. The time of the call counts.
-fn every_third(weak: &Weak<Fs>, pause_max: Duration, speak: impl Fn(&Fs, Duration)) {
+/// Calls `speak` at every third of the session's time-out, and when the bell rings, until the client ends. The time of the call counts.
+fn every_third(
+    weak: &Weak<Fs>,
+    pause_max: Duration,
+    bell: Option<fn(&Identity) -> &Bell>,
+    speak: impl Fn(&Fs, Duration),
+) {
     let mut due = Instant::now();
     loop {
         let Some(ttl_ms) = weak.upgrade().map(|fs| fs.mdt(Fid::ROOT).map_or(0, |mdt| mdt.ttl_ms())) else {
@@ -61,9 +68,15 @@ fn every_third(weak: &Weak<Fs>, pause_max: Duration, speak: impl Fn(&Fs, Duratio
         let third = Duration::from_millis(ttl_ms as u64 / 3).max(PAUSE_MIN);
         let pause = if ttl_ms == 0 { PAUSE } else { third }.min(pause_max);
         due = (due + pause).max(Instant::now());
-        if wait_for_stop(weak, due.saturating_duration_since(Instant::now())) {
+        let left = due.saturating_duration_since(Instant::now());
+        let is_over = match bell {
+            Some(bell) => wait_for_bell(weak, left, bell).is_err(),
+            None => wait_for_stop(weak, left),
+        };
+        if is_over {
             return;
         }
+        due = due.min(Instant::now());
         let Some(fs) = weak.upgrade() else { return };
         speak(&fs, pause);
     }

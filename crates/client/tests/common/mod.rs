@@ -43,6 +43,8 @@ pub struct Cluster {
     /// Their processes.
     lives: HashMap<TargetId, Arc<Mortal>>,
     pub session_ttl: Duration,
+    /// False: the MDT refuses lines for notices, from its next start on.
+    pub has_lines: bool,
     /// The MDT's settings for client claims (groups, squash), from its next start on.
     pub believes: (mds::Groups, Option<mds::Squash>),
 }
@@ -84,6 +86,7 @@ impl Cluster {
             osts: Vec::new(),
             lives: HashMap::new(),
             session_ttl: Duration::from_millis(300),
+            has_lines: true,
             believes: Default::default(),
         };
         let disk = Arc::new(SimDisk::new(MDT_BYTES));
@@ -128,7 +131,7 @@ impl Cluster {
     }
 
     fn begin(&mut self, target: TargetId, service: Arc<dyn Service>) {
-        let life = Mortal::new(service);
+        let life = Mortal::new(service, self.has_lines);
         self.hub.add(target, life.clone());
         self.lives.insert(target, life);
     }

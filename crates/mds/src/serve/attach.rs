@@ -6,8 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use net::Answer;
 use types::{Code, Fault, Fid, Seq, SessionId, Uuid};
 use wire::Empty;
+use wire::notice::{Evicted, Listen, ListenReply, ModeChanged};
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
@@ -45,6 +47,7 @@ impl Core {
             return Ok(self.attach_reply(SessionId(0), vec![]));
         }
         let session = self.find_or_begin(req)?;
+        self.note_own_locks(session.id, req.own_locks);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
         // A new session is durable before it is used, so that its requests can be replayed after a power loss. One flush serves all
         // clients that attach at the same time.
@@ -106,7 +109,12 @@ impl Core {
             return Ok(());
         }
         self.ensure_era()?;
-        let is_let_in = || self.sharers.ask_to_share(&self.sessions, client, now);
+        let is_let_in = || {
+            let before = self.sharers.mode();
+            let is_let_in = self.sharers.ask_to_share(&self.sessions, client, now);
+            self.tell_mode(before);
+            is_let_in
+        };
         if is_let_in() {
             return Ok(());
         }
@@ -150,7 +158,9 @@ impl Core {
         let session =
             Arc::new(made.ok_or_else(|| Fault::new(Code::NotReady, "no session was made; try again"))?);
         session.begun.store(done.seq.0, Ordering::SeqCst);
+        let before = self.sharers.mode();
         self.sharers.begin(session.id, session.client, self.sessions.count());
+        self.tell_mode(before);
         self.sessions.add(session.clone());
         Ok(session)
     }
@@ -178,7 +188,12 @@ impl Core {
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
                 Err(Fault::new(Code::Moved, "this MDT restarted; attach again and report your holds"))
             }
-            true => Ok(KeepAliveReply { mode: self.sharers.mode() }),
+            true => {
+                let session =
+                    self.sessions.get(req.session).ok_or_else(|| object::slots::unknown(req.session))?;
+                let (outbox, notices) = (session.notices.id(), session.notices.last());
+                Ok(KeepAliveReply { mode: self.sharers.mode(), outbox, notices })
+            }
             false => Err(object::slots::unknown(req.session)),
         }
     }
@@ -226,12 +241,38 @@ impl Core {
             }
         }
         self.reap_overdue();
+        let before = self.sharers.mode();
         self.sharers.rest(self.sessions.count(), now);
+        self.tell_mode(before);
+    }
+
+    /// Tells all sessions that the mode is not the one `before` any more.
+    fn tell_mode(&self, before: u32) {
+        let mode = self.sharers.mode();
+        if mode != before {
+            self.sessions.each(|session| session.notices.push(&ModeChanged { mode }));
+        }
+    }
+
+    /// Begins the line for a session's notices.
+    pub fn on_listen(
+        &self,
+        session: SessionId,
+        req: &Listen,
+        answer: &mut Answer<'_>,
+    ) -> Result<ListenReply, Fault> {
+        let session = self.sessions.get(session).ok_or_else(|| object::slots::unknown(session))?;
+        let no_line =
+            || Fault::new(Code::BadRequest, "this connection has no line for notices, or has one already");
+        session.notices.listen(req, answer).ok_or_else(no_line)
     }
 
     /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
+        let session = self.sessions.get(id);
         self.end_session(id)?;
+        let why = "the MDT heard nothing of the client, or waited too long for it".to_string();
+        session.iter().for_each(|session| session.notices.push(&Evicted { why: why.clone() }));
         self.begin_era()
     }
 

@@ -14,6 +14,7 @@ use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
 use wire::mdt::MdtStat;
 use wire::meta::Counts;
+use wire::notice::Listen;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, Close, Hold, Leave};
@@ -64,6 +65,7 @@ impl Core {
         }
         let done = match head.call {
             Attach::CALL => self.on_attach(&parse(body)?).map(plain),
+            Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
             Flush::CALL => self.on_flush(head),

@@ -3,19 +3,20 @@
 //! mds-K1: after a start no lock is granted before each known session has reclaimed its locks, or has ended.
 //! mds-K2: a lock belongs to a live session. A session leaves the list before its locks are dropped, and a grantee is looked up under the
 //!     shard's lock.
-//! mds-K3: only `AwaitLocks` waits here, for at most `PATIENCE_MAX`.
+//! mds-K3: no request waits here. A session is told by a notice that a lock it waits for is free.
+//! mds-K5: while a session's kernel keeps its locks to itself, no other session gets a lock: the MDT could not tell whether it is free.
 //!
 //! No lock is taken under a shard's lock, except that of a bell.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use meta::lock::{Ask, LockTable, Owner, Range, Resource};
 use parking_lot::{Mutex, MutexGuard};
 use types::{Code, Fault, SessionId};
 use wire::lock::*;
+use wire::notice::{LocksFree, LookAround, TICKETS_MAX};
 use wire::{Empty, Header, Request};
 
 use crate::Core;
@@ -25,8 +26,6 @@ use crate::sessions::Session;
 
 /// Shards of flock locks, as many as a large machine has busy serving threads. fcntl locks have one shard more.
 const SHARDS: usize = 64;
-/// Longest wait of one request, which costs a connection and a serving thread.
-const PATIENCE_MAX: Duration = Duration::from_millis(250);
 
 pub struct Locks {
     /// The first shard has all fcntl locks, since deadlock detection looks at one table.
@@ -34,6 +33,8 @@ pub struct Locks {
     /// mds-K1: sessions that have not reclaimed yet.
     awaited: Mutex<BTreeSet<SessionId>>,
     is_grace: AtomicBool,
+    /// mds-K5: the session whose kernel keeps its locks to itself; 0: none.
+    own: AtomicU64,
 }
 
 impl Locks {
@@ -43,6 +44,7 @@ impl Locks {
             shards: (0..=SHARDS).map(|_| Mutex::default()).collect(),
             is_grace: AtomicBool::new(!known.is_empty()),
             awaited: Mutex::new(known.into_iter().collect()),
+            own: AtomicU64::new(0),
         }
     }
 
@@ -68,6 +70,14 @@ impl Locks {
         awaited.remove(&session);
         awaited.is_empty() && self.is_grace.swap(false, Ordering::AcqRel)
     }
+}
+
+/// mds-K5.
+fn own_locks() -> Fault {
+    Fault::new(
+        Code::Unsupported,
+        "the mount of `stria up` keeps its locks to itself, so other mounts get none; start it with `-o flock`",
+    )
 }
 
 impl Core {
@@ -105,15 +115,22 @@ impl Core {
             ticket: req.wait.then_some(req.ticket),
         };
         let mut table = self.take_turn(session, &req.turn, ask.resource)?;
+        if self.has_foreign_locks(session.id) && req.kind != LockKind::Unlock {
+            tracing::warn!(session = session.id.0, "a lock is refused: {}", own_locks().detail);
+            return Ok(LockReply { outcome: LockOutcome::Full });
+        }
         if self.locks.is_grace() && req.kind != LockKind::Unlock {
             return if req.wait { Ok(LockReply { outcome: LockOutcome::Wait }) } else { Err(self.grace()) };
         }
         let outcome = table.ask(&ask, self.clock.boot_ms());
-        self.wake(&mut table);
+        self.wake(table);
         Ok(LockReply { outcome })
     }
 
     fn on_test_lock(&self, session: &Session, req: &TestLock) -> Result<TestLockReply, Fault> {
+        if self.has_foreign_locks(session.id) {
+            return Err(own_locks());
+        }
         if self.locks.is_grace() {
             return Err(self.grace());
         }
@@ -132,7 +149,7 @@ impl Core {
         let resource = (req.fid, req.space);
         let mut table = self.take_turn(session, &req.turn, resource)?;
         table.cancel(resource, session.id, req.ticket);
-        self.wake(&mut table);
+        self.wake(table);
         Ok(Empty {})
     }
 
@@ -140,7 +157,7 @@ impl Core {
         let resource = (req.fid, req.space);
         let mut table = self.take_turn(session, &req.turn, resource)?;
         table.drop_owner(resource, Owner { session: session.id, token: req.owner });
-        self.wake(&mut table);
+        self.wake(table);
         Ok(Empty {})
     }
 
@@ -148,30 +165,18 @@ impl Core {
         if req.waiting.len() > LOCKS_PER_CALL_MAX {
             return Err(Fault::new(Code::BadRequest, "too many tickets in one call"));
         }
-        let until = Instant::now() + Duration::from_millis(req.patience_ms as u64).min(PATIENCE_MAX);
-        let mut is_rung = false;
-        loop {
-            let ready = match self.locks.is_grace() {
-                true => vec![],
-                false => {
-                    let due = req.waiting.iter().filter(|w| self.is_due(session.id, w));
-                    due.map(|w| w.ticket).collect()
-                }
-            };
-            let left = until.saturating_duration_since(Instant::now());
-            if !ready.is_empty() || left.is_zero() || is_rung || self.is_stopping() {
-                return Ok(AwaitLocksReply { ready });
-            }
-            // The bell rang for a ticket that is younger than this call. It will be in the next call's list.
-            is_rung = session.lock_bell.wait(left);
+        if self.locks.is_grace() {
+            return Ok(AwaitLocksReply { ready: vec![] });
         }
+        let due = req.waiting.iter().filter(|w| self.is_due(session.id, w));
+        Ok(AwaitLocksReply { ready: due.map(|w| w.ticket).collect() })
     }
 
     fn is_due(&self, session: SessionId, waiting: &WaitingLock) -> bool {
         let resource = (waiting.fid, waiting.space);
         let mut table = self.locks.shard(resource).lock();
         let is_due = table.look(resource, session, waiting.ticket, self.clock.boot_ms());
-        self.wake(&mut table);
+        self.wake(table);
         is_due
     }
 
@@ -196,12 +201,31 @@ impl Core {
         Ok(ReclaimReply { refused })
     }
 
+    /// mds-K5: notes whether the session's kernel keeps its locks.
+    pub fn note_own_locks(&self, session: SessionId, is_so: bool) {
+        match is_so {
+            true => self.locks.own.store(session.0, Ordering::SeqCst),
+            false => self.forget_own_locks(session),
+        }
+    }
+
+    fn forget_own_locks(&self, session: SessionId) {
+        let _ = self.locks.own.compare_exchange(session.0, 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// mds-K5.
+    fn has_foreign_locks(&self, session: SessionId) -> bool {
+        let own = self.locks.own.load(Ordering::SeqCst);
+        own != 0 && own != session.0
+    }
+
     /// mds-K2: drops the locks of a session that has left the list.
     pub fn drop_locks(&self, session: SessionId) {
+        self.forget_own_locks(session);
         for shard in &self.locks.shards {
             let mut table = shard.lock();
             table.drop_session(session);
-            self.wake(&mut table);
+            self.wake(table);
         }
         if self.locks.not_awaited(session) {
             self.end_grace();
@@ -214,7 +238,7 @@ impl Core {
         for shard in &self.locks.shards {
             let mut table = shard.lock();
             table.sweep(now_ms);
-            self.wake(&mut table);
+            self.wake(table);
         }
     }
 
@@ -227,19 +251,27 @@ impl Core {
         assert!(self.locks.awaited.lock().is_empty(), "mds-K1: the grace period ends after the last session");
         assert!(!self.locks.is_grace(), "mds-K1: the grace period ends once");
         tracing::info!("every client has reclaimed its locks; new ones are granted");
-        self.sessions.ids().iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+        self.sessions.each(|session| session.notices.push(&LookAround {}));
     }
 
     fn grace(&self) -> Fault {
         Fault::new(Code::NotReady, "this MDT waits for its clients to say which locks they hold; try again")
     }
 
-    /// Wakes waiters that are next in their queues.
-    fn wake(&self, table: &mut LockTable) {
+    /// Tells sessions of waiters that are next in their queues, after the table's lock is released.
+    fn wake(&self, mut table: MutexGuard<'_, LockTable>) {
         let mut woken = table.take_woken();
+        drop(table);
         woken.sort_unstable();
         woken.dedup();
-        woken.iter().filter_map(|id| self.sessions.get(*id)).for_each(|s| s.lock_bell.ring());
+        for some in woken.chunk_by(|a, b| a.0 == b.0) {
+            let Some(session) = self.sessions.get(some[0].0) else { continue };
+            for some in some.chunks(TICKETS_MAX) {
+                session
+                    .notices
+                    .push(&LocksFree { tickets: some.iter().map(|(_, ticket)| *ticket).collect() });
+            }
+        }
     }
 
     fn take_turn(

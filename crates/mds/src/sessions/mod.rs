@@ -17,12 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use meta::View;
+use net::notices::Outbox;
 use parking_lot::Mutex;
 use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
-
-use crate::bell::Bell;
 
 /// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
 pub const KIND_SESSION: u8 = meta::keys::SESSION;
@@ -47,8 +46,8 @@ pub struct Session {
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
-    /// Rings when a lock that the client waits for may be free.
-    pub lock_bell: Bell,
+    /// What the client is told without a request of its own.
+    pub notices: Arc<Outbox>,
 }
 
 impl Session {
@@ -67,7 +66,7 @@ impl Session {
             begun: AtomicU64::new(0),
             orphaned: AtomicU64::new(0),
             lock_floor: AtomicU64::new(0),
-            lock_bell: Bell::default(),
+            notices: Outbox::new(),
         }
     }
 
@@ -240,6 +239,9 @@ impl Sessions {
     }
     pub fn ids(&self) -> Vec<SessionId> {
         self.list.load().all().map(|s| s.id).collect()
+    }
+    pub fn each(&self, tell: impl FnMut(&Arc<Session>)) {
+        self.list.load().all().for_each(tell);
     }
     pub fn count(&self) -> usize {
         self.list.load().count

@@ -23,6 +23,7 @@ fn attach_second() -> Attach {
         session: SessionId(0),
         name: "client 2".into(),
         observer: false,
+        own_locks: false,
         claims: wire::session::Claims::All,
     }
 }
@@ -53,11 +54,12 @@ fn ask(rig: &Rig, session: SessionId, lock: &Lock) -> Result<LockOutcome, Fault>
 /// Asks under ticket 1 whenever its turn has come, until it need not wait any more.
 fn until_served(rig: &Rig, session: SessionId, space: LockSpace) -> Option<LockOutcome> {
     let asked = wait(1, lock(space, 1, Write, 0, 9));
-    let keep = AwaitLocks { waiting: vec![WaitingLock { fid: Fid(16), space, ticket: 1 }], patience_ms: 250 };
+    let keep = AwaitLocks { waiting: vec![WaitingLock { fid: Fid(16), space, ticket: 1 }] };
     let ask_or_wait = |_| {
         let outcome = ask(rig, session, &asked).unwrap();
         if outcome == Wait {
             rig.ask(&keep, session).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(5));
         }
         outcome
     };
@@ -85,25 +87,28 @@ fn sessions_exclude_each_other_and_see_who_is_in_the_way() {
 }
 
 #[test]
-fn a_wait_ends_with_the_lock_or_with_its_patience() {
+fn a_wait_ends_with_the_lock_and_a_notice_says_that_it_is_free() {
     let (rig, _) = Rig::fresh();
     let (one, two) = (rig.session, second(&rig));
     for space in [Posix, Flock] {
         ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap();
         assert_eq!(ask(&rig, two, &wait(1, lock(space, 1, Write, 0, 9))).unwrap(), Wait);
         let waiting = vec![WaitingLock { fid: Fid(16), space, ticket: 1 }];
-        assert_eq!(rig.ask(&AwaitLocks { waiting, patience_ms: 1 }, two).unwrap().ready, [0u64; 0]);
+        assert_eq!(rig.ask(&AwaitLocks { waiting }, two).unwrap().ready, [0u64; 0]);
         std::thread::scope(|scope| {
             let rig = &rig;
             let served = scope.spawn(move || until_served(rig, two, space));
+            let told = || rig.mdt.core.sessions.get(two).unwrap().notices.last();
+            let before = told();
             ask(rig, one, &lock(space, 1, Unlock, 0, 9)).unwrap();
+            assert_eq!(told(), before + 1);
             assert_eq!(served.join().unwrap(), Some(Granted));
         });
         assert_eq!(ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Conflict);
         rig.ask(&DropOwner { fid: Fid(16), space, owner: 1, turn: turn() }, two).unwrap();
         assert_eq!(ask(&rig, one, &lock(space, 1, Write, 0, 9)).unwrap(), Granted);
         let unknown = vec![WaitingLock { fid: Fid(16), space, ticket: 77 }];
-        let reply = rig.ask(&AwaitLocks { waiting: unknown, patience_ms: 250 }, two).unwrap();
+        let reply = rig.ask(&AwaitLocks { waiting: unknown }, two).unwrap();
         assert_eq!(reply.ready, [77], "who has no place is to ask for one");
     }
 }

@@ -169,6 +169,7 @@ impl Rig {
             session: SessionId(0),
             name: format!("client {client}"),
             observer: false,
+            own_locks: false,
             claims: wire::session::Claims::All,
         };
         self.ask(&req, SessionId(0))

@@ -146,6 +146,7 @@ fn observers_read_and_flush_and_count_for_nothing() {
         session: SessionId(0),
         name: "fsck".into(),
         observer: true,
+        own_locks: false,
         claims: wire::session::Claims::All,
     };
     assert_eq!(rig.ask(&attach(FS_UUID), SessionId(0)).unwrap().session, SessionId(0));
@@ -197,7 +198,10 @@ fn a_client_too_many_is_told_so_and_comes_in_when_another_has_left() {
         client[..2].copy_from_slice(&n.to_le_bytes());
         let (session, name, claims) = (SessionId(0), String::new(), wire::session::Claims::All);
         let client = Uuid(client);
-        rig.ask(&Attach { fs_uuid: FS_UUID, client, session, name, observer: false, claims }, SessionId(0))
+        rig.ask(
+            &Attach { fs_uuid: FS_UUID, client, session, name, observer: false, claims, own_locks: false },
+            SessionId(0),
+        )
     };
     assert_eq!(attach(0).unwrap_err().code, Code::NotReady, "the first is to share");
     let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };

@@ -106,10 +106,10 @@ impl Queue {
         waiter.is_none_or(|w| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask))
     }
 
-    /// The sessions whose waiters would be granted their locks now.
-    pub fn due_sessions(&self) -> Vec<SessionId> {
+    /// Sessions and tickets of the waiters that would be granted their locks now.
+    pub fn due_waiters(&self) -> Vec<(SessionId, u64)> {
         let is_due = |w: &&Waiter| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask);
-        self.waiting.iter().filter(is_due).map(|w| w.ask.owner.session).collect()
+        self.waiting.iter().filter(is_due).map(|w| (w.ask.owner.session, w.ticket)).collect()
     }
 
     /// Sets the owner's locks in the range to `ask`, whatever others hold, and drops its queue position.

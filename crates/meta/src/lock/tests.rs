@@ -96,7 +96,7 @@ fn readers_pass_a_writer_that_waits_but_nobody_passes_one_whose_turn_it_is() {
         locks.ask(&ask(space, 3, Unlock, 0, 9), 0);
         assert!(locks.take_woken().is_empty());
         locks.ask(&ask(space, 1, Unlock, 0, 9), 0);
-        assert_eq!(locks.take_woken(), [SessionId(0)]);
+        assert_eq!(locks.take_woken(), [(SessionId(0), 1)]);
         assert_eq!(locks.ask(&waiting(ask(space, 1, Write, 0, 9), 3), 0), Wait);
         assert_eq!(locks.ask(&waiting(ask(space, 2, Write, 0, 9), 1), 0), Granted);
     }
@@ -159,7 +159,7 @@ fn a_session_takes_all_that_is_its_own_with_it() {
     locks.ask(&waiting(ask(Posix, 22, Write, 5, 5), 1), 0);
     locks.take_woken();
     locks.drop_session(SessionId(1));
-    assert_eq!(locks.take_woken(), [SessionId(2)]);
+    assert_eq!(locks.take_woken(), [(SessionId(2), 1)]);
     assert_eq!(shown(&locks, Posix), [(21, Write, 20, 29)]);
     assert!(locks.held((Fid(7), Flock)).is_empty());
     locks.drop_session(SessionId(2));

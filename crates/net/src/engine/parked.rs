@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
 use super::Engine;
+use crate::Line;
 use crate::connection::{Connection, UnderWay};
 use crate::later::{Deliver, Parking};
 use crate::limits::Share;
+use crate::line::Answered;
 
 /// A request's connection, its memory and its place among those under way, until it is answered.
 type Place = (Arc<Connection>, Share, UnderWay);
@@ -34,21 +36,25 @@ impl<'a> AtWorker<'a> {
 }
 
 impl Parking for AtWorker<'_> {
-    fn park(&self) -> Deliver {
-        let mut place = self.place.borrow_mut().take();
+    fn park(&self) -> Option<Deliver> {
+        let mut place = self.place.borrow_mut().take()?;
         // It holds no memory for bulk bytes while it waits: requests that would end its wait may need that.
-        if let Some((connection, share, _)) = &mut place
-            && let Some(small) = connection.seat.take(0)
-        {
+        let (connection, share, _) = &mut place;
+        if let Some(small) = connection.seat.take(0) {
             *share = small;
         }
-        let mut parked = Parked { engine: self.engine.me.clone(), place };
-        Box::new(move |head, body, mut bulk| {
+        let mut parked = Parked { engine: self.engine.me.clone(), place: Some(place) };
+        Some(Box::new(move |head, body, mut bulk| {
             let Some(engine) = parked.engine.upgrade() else { return };
             if let Some((connection, share, under_way)) = parked.place.take() {
                 engine.finish(connection, share, under_way, head, body, &mut bulk);
             }
-        })
+        }))
+    }
+
+    fn line(&self, answered: Answered) -> Option<Line> {
+        let place = self.place.borrow();
+        self.engine.line(&place.as_ref()?.0, answered)
     }
 }
 

@@ -186,6 +186,7 @@ impl Session {
             name: format!("load session {} of pid {}", self.n, std::process::id()),
             observer: false,
             claims: Claims::All,
+            own_locks: false,
         }
     }
 

@@ -22,6 +22,7 @@ pub const TESTS: &[Test] = &[
     ("locks::flock_and_open_file_descriptions", descriptions),
 ];
 pub const OWN: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Local), ("locks::the_mount_of_up_and_another_one_never_hold_one_lock", beside_up)),
     (Needs::Own, ("locks::a_restart_of_the_mdt_loses_no_lock", restart)),
     (Needs::Only(Wiring::Two), ("locks::a_dead_client_holds_no_lock", dead_client)),
     (Needs::Only(Wiring::Two), ("locks::a_client_that_was_given_up_hears_of_it", evicted_client)),
@@ -367,6 +368,44 @@ fn restart(b: &mut Bench) -> Result<()> {
     }
     one.expect("lock 0 posix u set 0 10", "ok")?;
     waits.expect_answer("ok", "given back after the restarts")
+}
+
+/// [S-locks] A lock is never given to the mount of `stria up` and to another one at once.
+fn beside_up(b: &mut Bench) -> Result<()> {
+    let (up, other) = (b.cluster.mount.clone(), b.cluster.dir.join("other"));
+    std::fs::create_dir_all(&other)?;
+    std::fs::write(up.join("beside"), "content")?;
+    let source = format!("unix:{}/run/stria.sock:/stria", b.cluster.state_dir().display());
+    let point = other.display().to_string();
+    for flock in [false, true] {
+        if flock {
+            let dir = b.cluster.state_dir().display().to_string();
+            b.cluster.stop()?;
+            let up = up.display().to_string();
+            let (code, out) = b.cluster.stria(&["up", "--dir", &dir, "--mount", &up, "-o", "flock"])?;
+            anyhow::ensure!(code == 0, "{out}");
+        }
+        let (code, out) = b.cluster.stria(&["mount", &source, &point])?;
+        anyhow::ensure!(code == 0, "{out}");
+        let outcome = exclude(&up.join("beside"), &other.join("beside"), flock);
+        run("umount", &[&point], Path::new("/"))?;
+        outcome.with_context(|| format!("with `-o flock`: {flock}"))?;
+    }
+    let dir = b.cluster.state_dir().display().to_string();
+    let (code, out) = b.cluster.stria(&["down", "--dir", &dir])?;
+    anyhow::ensure!(code == 0, "{out}");
+    b.cluster.start_all()
+}
+
+fn exclude(up: &Path, other: &Path, flock: bool) -> Result<()> {
+    let (mut one, mut two) = (Agent::at(up)?, Agent::at(other)?);
+    let (held, free) = if flock { ("EAGAIN", "ok") } else { ("ENOLCK", "ENOLCK") };
+    one.expect("lock 0 posix w set 0 10", "ok")?;
+    two.expect("lock 0 posix w set 0 10", held)?;
+    two.expect("lock 0 posix w set 20 10", free)?;
+    one.expect("flock 0 w", "ok")?;
+    two.expect("flock 0 w", held)?;
+    two.expect("lock 0 posix u set 0 100", "ok")
 }
 
 /// [S-locks-end] The locks of a client that dies are free after the session's time-out.

@@ -11,9 +11,9 @@ use crate::cache::api::Handle;
 use crate::session::request::Sent;
 
 impl Fs {
-    /// True if locks are taken at the MDT. If the MDT is in this process, the kernel's own locks do the same at less cost (decision 0015).
+    /// True if locks are taken at the MDT, and not by the kernel alone (decision 0015).
     pub fn has_locks(&self) -> bool {
-        !self.settings.observer && !self.is_fate_shared()
+        !self.settings.observer && !(self.settings.own_locks && self.is_fate_shared())
     }
 
     /// A lock that conflicts with `lock`, if there is one. Its pid is 0 if another client holds it.

@@ -1,7 +1,7 @@
 //! Waits for locks: one thread per client waits for any number of them.
 //!
-//! The caller's thread asks once, and returns. If the answer is `Wait`, the thread here keeps one call at the MDT for all waits. It asks for each
-//! ticket that is next in its queue, and reports the outcome.
+//! The caller's thread asks once, and returns. If the answer is `Wait`, the MDT tells by a notice when the lock is free. The thread here then asks
+//! again and reports the outcome. It also keeps the positions in the queues.
 
 use std::sync::Weak;
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use wire::lock::{
     AwaitLocks, CancelLock, LOCKS_PER_CALL_MAX, Lock, LockKind, LockOutcome, LockSpace, WaitingLock,
 };
 
-use super::{Debt, FileLock, LockAnswer, LockDone, Waiting};
+use super::{Debt, FileLock, LockAnswer, LockDone, State, Waiting};
 use crate::Fs;
 use crate::cache::api::Handle;
 
-/// Time for which the MDT keeps the waiting call: short enough for a client that ends, long enough to cost nothing.
-const PATIENCE_MS: u32 = 100;
+/// Time between two calls that keep queue positions, which the MDT drops after 2 s.
+const KEEP_EACH: Duration = Duration::from_millis(500);
 /// Longest delay of an interrupted program, if the MDT does not answer.
 const CANCEL_MAX: Duration = Duration::from_secs(1);
 /// Pause of the thread without work, and after a failure.
@@ -35,7 +35,16 @@ impl Fs {
             let mut state = self.id.locks.state.lock();
             let ticket = state.new_number();
             let lock = *lock;
-            let waiting = Waiting { fid, lock, unique, handle, is_asked: true, is_interrupted: false, done };
+            let waiting = Waiting {
+                fid,
+                lock,
+                unique,
+                handle,
+                is_asked: true,
+                is_free: false,
+                is_interrupted: false,
+                done,
+            };
             state.waiting.insert(ticket, waiting);
             ticket
         };
@@ -66,19 +75,27 @@ impl Fs {
 
     /// Asks for a ticket that is marked as being asked for.
     fn ask_waiting(&self, ticket: u64) {
-        let (fid, lock, handle) = match self.id.locks.state.lock().waiting.get(&ticket) {
-            Some(w) => (w.fid, w.lock, w.handle),
-            None => return,
+        while self.ask_once(ticket) {}
+    }
+
+    /// True: the lock came free while it was asked for, so ask again.
+    fn ask_once(&self, ticket: u64) -> bool {
+        let (fid, lock, handle) = match self.id.locks.state.lock().waiting.get_mut(&ticket) {
+            Some(w) => {
+                w.is_free = false;
+                (w.fid, w.lock, w.handle)
+            }
+            None => return false,
         };
         let asked =
             self.locked_file(handle).and_then(|_| self.send_lock(fid, &lock, Some(ticket), self.deadline()));
         let mut state = self.id.locks.state.lock();
-        let Some(waiting) = state.waiting.get_mut(&ticket) else { return };
+        let Some(waiting) = state.waiting.get_mut(&ticket) else { return false };
         let answer = match asked {
             Ok(LockOutcome::Wait) if !waiting.is_interrupted => {
-                waiting.is_asked = false;
+                waiting.is_asked = waiting.is_free;
                 self.id.locks.changed.notify_all();
-                return;
+                return waiting.is_asked;
             }
             Ok(LockOutcome::Wait) => Ok(LockAnswer::Interrupted),
             Ok(LockOutcome::Granted) => Ok(LockAnswer::Granted),
@@ -95,6 +112,7 @@ impl Fs {
             Err(_) => self.owe(Debt::Cancel { fid, space: lock.space, ticket }),
         }
         (waiting.done)(answer);
+        false
     }
 
     /// Removes a place in a queue before its program goes on. A place that stays could make another wait look like a deadlock.
@@ -105,20 +123,12 @@ impl Fs {
         }
     }
 
-    /// Makes one call for all waits.
+    /// Keeps queue positions, and asks for the tickets that the MDT does not know, or whose notice is lost.
     fn keep_places(&self, waiting: Vec<WaitingLock>) -> Result<(), Fault> {
         let fid = waiting[0].fid;
-        let ready = self.ask(fid, &AwaitLocks { waiting, patience_ms: PATIENCE_MS })?.ready;
-        for ticket in ready {
-            let is_there = {
-                let mut state = self.id.locks.state.lock();
-                let waiting = state.waiting.get_mut(&ticket).filter(|w| !w.is_asked);
-                waiting.map(|w| w.is_asked = true).is_some()
-            };
-            if is_there {
-                self.ask_waiting(ticket);
-            }
-        }
+        let ready = self.ask(fid, &AwaitLocks { waiting })?.ready;
+        let ready = self.id.locks.state.lock().take_askable(ready);
+        ready.into_iter().for_each(|ticket| self.ask_waiting(ticket));
         Ok(())
     }
 
@@ -189,23 +199,50 @@ fn pieces(whole: &FileLock, held: &[FileLock]) -> Vec<FileLock> {
     out
 }
 
-/// Keeps waits and sends corrections until the client ends.
-pub(crate) fn wait_loop(weak: &Weak<Fs>) {
-    while let Some(fs) = weak.upgrade() {
-        let (owed, waiting) = {
-            let mut state = fs.id.locks.state.lock();
-            let places = state.waiting.iter().filter(|(_, w)| !w.is_asked);
-            let places = places.map(|(t, w)| WaitingLock { fid: w.fid, space: w.lock.space, ticket: *t });
-            let places: Vec<_> = places.take(LOCKS_PER_CALL_MAX).collect();
-            if state.owed.is_empty() && places.is_empty() && !fs.is_stopping() {
-                fs.id.locks.changed.wait_for(&mut state, TICK);
-                continue;
+impl State {
+    /// Of these tickets, those to ask for now, marked as being asked for. A ticket that is being asked for is asked for again.
+    fn take_askable(&mut self, tickets: Vec<u64>) -> Vec<u64> {
+        let mut take = |ticket: &u64| {
+            let Some(waiting) = self.waiting.get_mut(ticket) else { return false };
+            if waiting.is_asked {
+                waiting.is_free = true;
+                return false;
             }
-            (std::mem::take(&mut state.owed), places)
+            waiting.is_asked = true;
+            true
         };
+        tickets.into_iter().filter(|ticket| take(ticket)).collect()
+    }
+
+    fn places(&self) -> Vec<WaitingLock> {
+        let waiting = self.waiting.iter().filter(|(_, w)| !w.is_asked);
+        let places = waiting.map(|(t, w)| WaitingLock { fid: w.fid, space: w.lock.space, ticket: *t });
+        places.take(LOCKS_PER_CALL_MAX).collect()
+    }
+}
+
+/// Asks for free locks, keeps queue positions and sends corrections until the client ends.
+pub(crate) fn wait_loop(weak: &Weak<Fs>) {
+    let mut keep_at = Instant::now();
+    while let Some(fs) = weak.upgrade() {
         if fs.is_stopping() {
             return fs.end_waiting();
         }
+        let (owed, free, places) = {
+            let mut state = fs.id.locks.state.lock();
+            let free = std::mem::take(&mut state.free);
+            let free = state.take_askable(free);
+            let is_due = std::mem::take(&mut state.looks) || Instant::now() >= keep_at;
+            let places = if is_due { state.places() } else { vec![] };
+            if state.owed.is_empty() && free.is_empty() && places.is_empty() {
+                let left = keep_at.saturating_duration_since(Instant::now());
+                let time = if state.waiting.is_empty() || left.is_zero() { TICK } else { left.min(TICK) };
+                fs.id.locks.changed.wait_for(&mut state, time);
+                continue;
+            }
+            (std::mem::take(&mut state.owed), free, places)
+        };
+        free.into_iter().for_each(|ticket| fs.ask_waiting(ticket));
         let mut failed: Option<Fault> = None;
         for debt in owed {
             if let Err(fault) = fs.pay(debt) {
@@ -213,8 +250,9 @@ pub(crate) fn wait_loop(weak: &Weak<Fs>) {
                 fs.id.locks.state.lock().owed.push(debt);
             }
         }
-        if !waiting.is_empty() {
-            failed = fs.keep_places(waiting).err().or(failed);
+        if !places.is_empty() {
+            failed = fs.keep_places(places).err().or(failed);
+            keep_at = Instant::now() + KEEP_EACH;
         }
         if let Some(fault) = failed {
             tracing::debug!("locks: {fault}");

@@ -127,6 +127,7 @@ fn start(
             session: SessionId(0),
             name: "bench".into(),
             observer: false,
+            own_locks: false,
             claims: Claims::All,
         })
     })?;

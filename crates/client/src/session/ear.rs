@@ -1,0 +1,117 @@
+//! What the MDT tells this client without a request: a line at the MDT, and what its notices set going.
+//!
+//! client-EA1: a notice wakes threads and sets flags, and waits for nothing.
+//! client-EA2: after each answer to a keep-alive the line is open and no notice is missing, or the client listens anew. So a lost notice shows
+//!     within a second.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use net::notices::{Listener, Taken};
+use net::{Listening, Peer, rpc};
+use parking_lot::Mutex;
+use types::{Buf, Fault};
+use wire::notice::{Evicted, Listen, LocksFree, LookAround, ModeChanged};
+use wire::session::KeepAliveReply;
+use wire::{Header, Request, Wire};
+
+use crate::session::identity::Identity;
+
+/// The line to the MDT.
+#[derive(Default)]
+pub(crate) struct Ear {
+    taken: Arc<Taken>,
+    line: Mutex<Option<(Listening, Arc<Listener>)>>,
+    /// Notices that the last keep-alive's answer told of and that had not come. They may be under way.
+    missing: Mutex<Option<u64>>,
+}
+
+impl Ear {
+    /// client-EA2: must the client listen anew?
+    pub fn is_due(&self, reply: &KeepAliveReply) -> bool {
+        let is_open = self.line.lock().as_ref().is_some_and(|(line, _)| line.is_open());
+        if !is_open || !self.taken.has_all(reply.outbox, 0) {
+            return true;
+        }
+        let mut missing = self.missing.lock();
+        if self.taken.has_all(reply.outbox, reply.notices) {
+            *missing = None;
+            return false;
+        }
+        // A notice and the answer may overtake each other, so it is missing only if it is at the second look.
+        let before = missing.replace(reply.notices);
+        before.is_some_and(|before| !self.taken.has_all(reply.outbox, before))
+    }
+
+    /// Begins a line.
+    pub fn listen(
+        &self,
+        id: &Arc<Identity>,
+        peer: &dyn Peer,
+        head: Header,
+        deadline: Instant,
+    ) -> Result<(), rpc::RpcError> {
+        let weak = Arc::downgrade(id);
+        let hear = move |head: &Header, body: &[u8]| {
+            weak.upgrade().iter().for_each(|id| heard(id, head, body));
+        };
+        let listener = Listener::new(self.taken.clone(), Box::new(hear));
+        let mut into = Buf::new();
+        let request = self.taken.request();
+        let mut call = rpc::prepare(head, &request, &[], &mut into, deadline);
+        let (head, body, listening) = peer.listen(&mut call, listener.clone())?;
+        let (_, _, reply) = rpc::read::<Listen>((head, body))?;
+        match reply {
+            Ok(reply) => {
+                *self.missing.lock() = None;
+                // The earlier line ends here.
+                *self.line.lock() = Some((listening, listener.clone()));
+                if listener.begin(&reply) {
+                    look_around(id);
+                }
+            }
+            Err(fault) => refused(&fault),
+        }
+        Ok(())
+    }
+
+    /// Ends the line. When this returns, no notice is at work.
+    pub fn end(&self) {
+        if let Some((line, listener)) = self.line.lock().take() {
+            listener.end();
+            drop(line);
+        }
+    }
+}
+
+/// The next keep-alive tries again.
+fn refused(fault: &Fault) {
+    tracing::debug!("the MDT refused a line for notices: {fault}");
+}
+
+/// client-EA1. A malformed notice counts as `LookAround`.
+fn heard(id: &Identity, head: &Header, body: &[u8]) {
+    match head.call {
+        ModeChanged::CALL => match ModeChanged::from_bytes(body) {
+            Ok(notice) => id.sharing.told(notice.mode),
+            Err(_) => look_around(id),
+        },
+        LocksFree::CALL => match LocksFree::from_bytes(body) {
+            Ok(notice) => id.locks.free(&notice.tickets),
+            Err(_) => look_around(id),
+        },
+        Evicted::CALL => {
+            let why = Evicted::from_bytes(body).map_or(String::new(), |notice| notice.why);
+            tracing::warn!("the MDT has ended this client's session: {why}");
+            id.alive.ring();
+        }
+        LookAround::CALL => look_around(id),
+        other => tracing::debug!("notice {other:#06x} is of a newer release, and is ignored"),
+    }
+}
+
+fn look_around(id: &Identity) {
+    id.alive.ring();
+    id.locks.look();
+    id.want_map();
+}

@@ -1,0 +1,52 @@
+//! State that all parts of a client share.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use parking_lot::{Condvar, Mutex};
+use types::{FsId, Uuid};
+use wire::session::Claims;
+
+use crate::session::bell::Bell;
+use crate::session::ear::Ear;
+use crate::session::gone::Gone;
+use crate::session::locks::Locks;
+use crate::session::losses::Losses;
+use crate::session::sharing::Sharing;
+
+/// State that all links of a client share.
+pub(crate) struct Identity {
+    pub fs: FsId,
+    pub fs_uuid: Uuid,
+    pub client: Uuid,
+    pub name: String,
+    pub observer: bool,
+    pub claims: Claims,
+    pub own_locks: bool,
+    /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
+    pub judges: AtomicBool,
+    pub knows_groups: AtomicBool,
+    pub retain_bytes_max: usize,
+    /// The session that the MDT gave; 0 before, and for observers.
+    pub session: AtomicU64,
+    pub losses: Losses,
+    pub locks: Locks,
+    pub gone: Gone,
+    pub sharing: Sharing,
+    pub ear: Ear,
+    /// Rings for a keep-alive at once.
+    pub alive: Bell,
+    /// Fetches a newer cluster map, in the background.
+    pub map_wanted: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    /// The MDT that gives replay turns; 0: not known.
+    pub mdt: AtomicU32,
+    pub aborted: AtomicBool,
+    /// Threads wait here between two tries, so that `abort` ends the wait.
+    pub sleepers: (Mutex<()>, Condvar),
+}
+
+impl Identity {
+    /// A target may have moved: a newer map is fetched.
+    pub fn want_map(&self) {
+        self.map_wanted.lock().iter().for_each(|want| want());
+    }
+}
