@@ -4,6 +4,7 @@
 //! The servers are processes of their own over TCP on loopback. Worker processes drive lightweight sessions (`load/session.rs`): each has
 //! connections of its own and lives by the protocol as a mount does. One of a hundred is active at any moment (`load/work.rs`).
 
+mod ear;
 mod link;
 mod process;
 mod session;
@@ -25,7 +26,7 @@ use process::{Process, Stats, Taken};
 
 pub use worker::{DRIVERS, Orders, work};
 
-/// Sessions of one worker process: each takes two of its file descriptors.
+/// Sessions of one worker process: each takes two of its file descriptors, or three with a line for notices.
 const SESSIONS_PER_PROCESS: u64 = 5000;
 /// A server keeps the last quarter of its connections from a peer that has many, and all workers are one peer. Beyond this many sessions
 /// some share connections.
@@ -62,6 +63,13 @@ impl Plan {
     fn together(&self) -> u64 {
         self.sessions.div_ceil(CONNECTIONS_MAX).max(1)
     }
+    fn connections(&self) -> u64 {
+        self.sessions.div_ceil(self.together())
+    }
+    /// Sessions with a line for notices: as many as the MDS has connections left for.
+    fn lines(&self) -> u64 {
+        self.sessions.min(CONNECTIONS_MAX - self.connections())
+    }
 }
 
 /// A server before, with idle sessions, and with active ones.
@@ -88,7 +96,9 @@ pub struct Outage {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub sessions: u64,
+    /// To each server, and more to the MDS for lines.
     pub connections: u64,
+    pub lines: u64,
     pub attach: Duration,
     pub servers: Vec<Server>,
     /// Growth of the kernel's memory by all ends of the connections.
@@ -107,11 +117,8 @@ pub fn run(
     plan: &Plan,
     worker: &dyn Fn(&Orders) -> Result<Command>,
 ) -> Result<Report> {
-    let mut report = Report {
-        sessions: plan.sessions,
-        connections: plan.sessions.div_ceil(plan.together()),
-        ..Report::default()
-    };
+    let (sessions, connections, lines) = (plan.sessions, plan.connections(), plan.lines());
+    let mut report = Report { sessions, connections, lines, ..Report::default() };
     let roles = [("MDS", Role::Mds), ("OSS", Role::Oss(0))];
     let look = |cluster: &Cluster, role| Taken::by(cluster.pid(role).context("the server runs")?);
     let kernel_before = process::kernel_bytes()?;
@@ -195,7 +202,8 @@ fn start(
     let mut crew = Vec::new();
     for first in (0..plan.sessions).step_by(SESSIONS_PER_PROCESS as usize) {
         let sessions = SESSIONS_PER_PROCESS.min(plan.sessions - first);
-        let orders = Orders { mgs: cluster.mgs(), first, sessions, together };
+        let lines = sessions.min(plan.lines().saturating_sub(first));
+        let orders = Orders { mgs: cluster.mgs(), first, sessions, together, lines };
         crew.push(Process::start(worker(&orders)?)?);
     }
     Ok(crew)
@@ -235,7 +243,8 @@ impl Report {
                 if at.threads > SERVING_THREADS_MAX + THREADS_BESIDE {
                     missed.push(format!("the {name} has {} threads", at.threads));
                 }
-                if at.files > self.connections + FILES_BESIDE {
+                let lines = if *name == "MDS" { self.lines } else { 0 };
+                if at.files > self.connections + lines + FILES_BESIDE {
                     missed.push(format!("the {name} has {} file descriptors", at.files));
                 }
             }
@@ -247,8 +256,11 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let secs = |time: Duration| format!("{:.1} s", time.as_secs_f64());
-        let Report { sessions, connections, .. } = self;
-        writeln!(f, "sessions {sessions}, connections to each server {connections}")?;
+        let Report { sessions, connections, lines, .. } = self;
+        writeln!(
+            f,
+            "sessions {sessions}, connections to each server {connections}, lines to the MDS {lines}"
+        )?;
         writeln!(f, "attach of all {}", secs(self.attach))?;
         for Server { name, before, idle, active, back } in &self.servers {
             let each = idle.rss_bytes.saturating_sub(before.rss_bytes) as f64 / *sessions as f64 / 1024.0;
@@ -273,7 +285,7 @@ impl fmt::Display for Report {
                 back.files
             )?;
         }
-        let ends = 2 * self.servers.len() as u64 * connections;
+        let ends = 2 * (self.servers.len() as u64 * connections + lines);
         let each = self.kernel_bytes as f64 / ends as f64 / 1024.0;
         writeln!(f, "kernel: {} MiB, {each:.1} KiB for each end of a connection", self.kernel_bytes >> 20)?;
         write_times(f, "active", &self.calm)?;

@@ -18,6 +18,7 @@ pub struct WorkerArgs {
     first: u64,
     sessions: u64,
     together: u64,
+    lines: u64,
 }
 
 pub fn plan(sessions: u64, seconds: u64) -> Plan {
@@ -39,13 +40,13 @@ pub fn run(cluster: &mut Cluster, plan: &Plan) -> Result<()> {
 }
 
 fn command(orders: &Orders) -> Result<Command> {
-    let Orders { mgs, first, sessions, together } = orders;
+    let Orders { mgs, first, sessions, together, lines } = orders;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["load-worker", mgs]).args([first, sessions, together].map(|n| n.to_string()));
+    command.args(["load-worker", mgs]).args([first, sessions, together, lines].map(|n| n.to_string()));
     Ok(command)
 }
 
 pub fn work(args: WorkerArgs) -> Result<()> {
-    let WorkerArgs { mgs, first, sessions, together } = args;
-    load::work(&Orders { mgs, first, sessions, together })
+    let WorkerArgs { mgs, first, sessions, together, lines } = args;
+    load::work(&Orders { mgs, first, sessions, together, lines })
 }

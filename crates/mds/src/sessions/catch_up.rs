@@ -225,6 +225,41 @@ mod tests {
         c.forget(B);
         assert_eq!(c.until_here(&at(2, Seq(5)), [].iter()), ALL);
     }
+    /// mds-X6 and mds-X7 word for word, over all that the sessions have said.
+    #[test]
+    fn what_a_session_waits_for_is_what_a_look_at_all_others_gives() {
+        let mut random = 7u64;
+        let mut below = |limit: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 33) % limit
+        };
+        let (mut c, mut now, mut newest) = (CatchingUp::default(), Instant::now(), 1);
+        for _ in 0..20_000 {
+            now += PATIENCE * below(4) as u32 / 8;
+            newest += u32::from(below(50) == 0);
+            let session = SessionId(1 + below(6));
+            if below(20) == 0 {
+                c.forget(session);
+                continue;
+            }
+            let next = if below(2) == 0 { ALL } else { Seq(1 + below(9)) };
+            let at = at(newest - below(2).min(newest as u64 - 1) as u32, next);
+            c.note(session, &at, now).unwrap();
+            let users = &c.targets[&at.target];
+            let next_of = |(_, said): (&SessionId, &Said)| match said.incarnation == at.incarnation {
+                _ if now.duration_since(said.heard.max(users.newest.1)) >= PATIENCE => ALL,
+                true => said.next,
+                false => Seq(0),
+            };
+            let others = users.said.iter().filter(|(other, _)| **other != session);
+            let want = others.map(next_of).min().unwrap_or(ALL);
+            let got = c.until(session, &at, now);
+            // A session that has not noticed the last restart may be told to wait where it need not.
+            let is_late = at.incarnation != users.newest.0;
+            assert!(got == want || is_late && got < want, "{got} and not {want}");
+        }
+    }
+
     #[test]
     fn a_session_speaks_of_so_many_targets_and_goes_on_speaking_of_these() {
         let (mut c, now) = (CatchingUp::default(), Instant::now());

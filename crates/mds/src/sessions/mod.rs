@@ -200,21 +200,35 @@ fn at(chunk: &Chunk, id: SessionId) -> Result<usize, usize> {
     chunk.binary_search_by_key(&id, |(id, _)| *id)
 }
 
-impl Sessions {
-    /// Reads the sessions of the table. Each counts as heard of now, so that after a restart every client has its whole time-out.
-    pub fn load(view: &dyn View, now_ms: u64) -> Result<Sessions, Fault> {
-        let (from, to) = (Key::new(&[KIND_SESSION]), Key::new(&[KIND_SESSION + 1]));
-        let (from, to) = (from.expect("a byte fits"), to.expect("a byte fits"));
-        let mut list = Vec::new();
-        let mut bad = None;
+/// The sessions of a table at a start. Each counts as heard of now, so that after a restart every client has its whole time-out.
+pub struct Load {
+    now_ms: u64,
+    list: Vec<(SessionId, Arc<Session>)>,
+    bad: Option<String>,
+}
+
+impl Load {
+    pub fn new(now_ms: u64) -> Load {
+        Load { now_ms, list: vec![], bad: None }
+    }
+
+    /// Reads sessions behind those that were read. A read that meets an absent record ends there, and goes on once it is loaded.
+    pub fn go_on(&mut self, view: &dyn View) {
+        let Load { now_ms, list, bad } = self;
+        let begin = |kind: u8| Key::new(&[kind]).expect("a byte fits");
+        let from = list.last().map_or(begin(KIND_SESSION), |(id, _)| session_key(*id).after());
         // mds-S2: the order of keys is that of ids.
-        view.range(&from, &to, &mut |key, value| {
-            match Session::from_record(key, value, now_ms) {
+        view.range(&from, &begin(KIND_SESSION + 1), &mut |key, value| {
+            match Session::from_record(key, value, *now_ms) {
                 Ok(s) => list.push((s.id, Arc::new(s))),
-                Err(why) => bad = Some(format!("session record {key:?} cannot be read: {why}")),
+                Err(why) => *bad = Some(format!("session record {key:?} cannot be read: {why}")),
             }
             bad.is_none()
         });
+    }
+
+    pub fn end(self) -> Result<Sessions, Fault> {
+        let Load { now_ms, list, bad } = self;
         if let Some(why) = bad {
             return Err(Fault::new(Code::Damaged, why));
         }
@@ -222,7 +236,9 @@ impl Sessions {
         let list = ArcSwap::from_pointee(List::of(&list));
         Ok(Sessions { list, by_client, heard_since_ms: AtomicU64::new(now_ms) })
     }
+}
 
+impl Sessions {
     /// The present list, for one request. Takes no reference count.
     pub fn now(&self) -> Guard<Arc<List>> {
         self.list.load()

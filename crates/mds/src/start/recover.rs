@@ -18,7 +18,7 @@ use crate::records::ids::Ids;
 use crate::records::ledger::Changelog;
 use crate::records::look::{Trouble, look, look_around, until_loaded};
 use crate::records::record;
-use crate::sessions::Sessions;
+use crate::sessions::Load;
 use crate::sessions::locks::Locks;
 use crate::start::workers::Workers;
 use crate::upkeep::abandoned::Abandoned;
@@ -46,7 +46,9 @@ impl Mdt {
         // 4. State that follows from the table.
         check_formatted(&settings, &kv)?;
         // A session whose record is lost counts as ended without a detach.
-        let sessions = look_around(&kv, &mut |view| Sessions::load(view, settings.clock.boot_ms()))??;
+        let mut load = Load::new(settings.clock.boot_ms());
+        look_around(&kv, &mut |view| load.go_on(view))?;
+        let sessions = load.end()?;
         slots.keep_only(&sessions.ids());
         let ids = look(&kv, &mut |view| Ids::load(view))??;
         let changelog = Changelog::load(&kv)?;

@@ -9,7 +9,7 @@ use types::{Key, SessionId, Uuid};
 use crate::executor::slots::Slots;
 use crate::records::ids::{Ids, KIND_COUNTER};
 use crate::records::record::{self, Member, Origin};
-use crate::sessions::{Session, Sessions};
+use crate::sessions::{Load, Session};
 use crate::upkeep::abandoned::Abandoned;
 
 /// Checksums of the values of a log record, wherever its lengths lead.
@@ -120,7 +120,9 @@ fn a_session_is_read_or_refused() {
     let hammer = Hammer::new("session").seeds([seed("host, pid 7"), seed("")]).bound(8, 64 << 10);
     let read = |bytes: &[u8]| {
         let (key, value) = split(bytes)?;
-        Sessions::load(&table_with(&key, value), 0).ok()
+        let mut load = Load::new(0);
+        load.go_on(&table_with(&key, value));
+        load.end().ok()
     };
     let outcome = hammer.run(read, |bytes, _| bytes.len());
     assert!(outcome.accepted > outcome.inputs / 50, "{outcome:?}");

@@ -14,7 +14,7 @@ use super::rig::{FS_UUID, Rig, label};
 use super::rules::{self, body};
 use crate::records::look::{look, look_around};
 use crate::serve::attach::SESSIONS_MAX;
-use crate::sessions::{Sessions, session_key};
+use crate::sessions::{Load, session_key};
 
 fn pass(rig: &Rig, ms: u64) {
     rig.clock.0.fetch_add(ms, Ordering::SeqCst);
@@ -41,8 +41,9 @@ fn a_session_that_is_lost_keeps_nobody_from_the_others() {
     batch.put(session_key(lost), kv::Value::stored(b"rot", 7));
     batch.put(session_key(other), record.unwrap().unwrap());
     core.kv.apply(core.volume.last_seq(), batch);
-    let loaded = look_around(&core.kv, &mut |view| Sessions::load(view, 0)).unwrap().unwrap();
-    assert_eq!(loaded.ids(), [rig.session, other]);
+    let mut load = Load::new(0);
+    look_around(&core.kv, &mut |view| load.go_on(view)).unwrap();
+    assert_eq!(load.end().unwrap().ids(), [rig.session, other]);
 }
 
 #[test]
@@ -192,8 +193,8 @@ fn a_client_too_many_is_told_so_and_comes_in_when_another_has_left() {
     let disk = Arc::new(disk::SimDisk::new(64 << 20));
     let spec = crate::FormatSpec { label: label(), log_bytes: 8 << 20, checkpoint_bytes: 16 << 20 };
     crate::Mdt::format(disk.clone(), &spec, false, &*rules::flat(), types::Time::new(1, 0)).unwrap();
-    let rig = Rig::open(disk);
-    let attach = |n: u16| {
+    let rig = Rig::open(disk.clone());
+    let attach = |rig: &Rig, n: u16| {
         let mut client = [9; 16];
         client[..2].copy_from_slice(&n.to_le_bytes());
         let (session, name, claims) = (SessionId(0), String::new(), wire::session::Claims::All);
@@ -203,16 +204,24 @@ fn a_client_too_many_is_told_so_and_comes_in_when_another_has_left() {
             SessionId(0),
         )
     };
-    assert_eq!(attach(0).unwrap_err().code, Code::NotReady, "the first is to share");
+    assert_eq!(attach(&rig, 0).unwrap_err().code, Code::NotReady, "the first is to share");
     let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
     rig.ask(&hold, rig.session).unwrap();
-    let last = (1..SESSIONS_MAX as u16).fold(SessionId(0), |_, n| attach(n).unwrap().session);
-    let fault = attach(0).unwrap_err();
+    let last = (1..SESSIONS_MAX as u16).fold(SessionId(0), |_, n| attach(&rig, n).unwrap().session);
+    let fault = attach(&rig, 0).unwrap_err();
     assert!(
         fault.code == Code::NotReady && fault.detail.contains(&format!("{SESSIONS_MAX} sessions")),
         "{fault}"
     );
-    attach(7).expect("one that is there finds its session");
+    attach(&rig, 7).expect("one that is there finds its session");
     rig.ask(&Detach { session: last }, last).unwrap();
-    attach(0).unwrap();
+    let last = attach(&rig, 0).unwrap().session;
+    // After a restart the refusal names some of those that have not reported.
+    let rig = Rig::open(Arc::new(disk.crash(Crash::KeepAll)));
+    assert_eq!(rig.mdt.core.sessions.count(), SESSIONS_MAX);
+    rig.ask(&Detach { session: last }, last).unwrap();
+    let fault = attach(&rig, SESSIONS_MAX as u16).unwrap_err();
+    let others = format!("{} more", SESSIONS_MAX - 1 - 4);
+    assert!(fault.code == Code::NotReady && fault.detail.contains(&others), "{fault}");
+    assert!(fault.detail.contains("client 1") && fault.detail.len() < 1000, "{fault}");
 }

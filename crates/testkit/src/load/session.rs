@@ -14,6 +14,7 @@ use wire::meta::GetAttr;
 use wire::session::{Attach, Claims, Detach, KeepAlive};
 use wire::shared::{ALL, CatchUp, CaughtUp, Hold, OpenFile};
 
+use super::ear::Ear;
 use super::link::{Link, Said};
 use super::work::Work;
 use super::worker::Shared;
@@ -32,6 +33,8 @@ pub struct Session {
     pub id: SessionId,
     pub mdt: Link,
     pub ost: Link,
+    /// Its line for notices, if it has one.
+    ear: Option<Ear>,
     ttl: Duration,
     /// The mode that the session lives by, and the one that the MDT wants.
     mode: u32,
@@ -59,7 +62,14 @@ enum Back {
 type Stepped = Result<(), Instant>;
 
 impl Session {
-    pub fn new(n: u64, client: Uuid, fabric: &Arc<Fabric>, shared: &Shared) -> anyhow::Result<Session> {
+    /// `listens`: the fabric of its line for notices.
+    pub fn new(
+        n: u64,
+        client: Uuid,
+        fabric: &Arc<Fabric>,
+        listens: Option<&Arc<Fabric>>,
+        shared: &Shared,
+    ) -> anyhow::Result<Session> {
         let now = Instant::now();
         let link = |target| anyhow::Ok(Link::new(target, fabric.peer(target)?, shared.place.fs, now));
         Ok(Session {
@@ -68,6 +78,7 @@ impl Session {
             id: SessionId(0),
             mdt: link(shared.place.mdt)?,
             ost: link(shared.place.ost)?,
+            ear: listens.map(|fabric| fabric.peer(shared.place.mdt)).transpose()?.map(Ear::new),
             ttl: Duration::from_secs(10),
             mode: 0,
             wanted: 0,
@@ -108,6 +119,7 @@ impl Session {
         if self.owes_hold || (self.wanted != self.mode && self.wanted % 2 == 1) {
             self.begin_sharing()?;
         }
+        self.hear(shared);
         if Instant::now() >= self.mdt.alive_at {
             self.keep_mdt_alive()?;
         }
@@ -219,6 +231,18 @@ impl Session {
         Ok(())
     }
 
+    /// Keeps the line for notices open. Without one the session goes on, and hears of changes by its keep-alives.
+    fn hear(&mut self, shared: &Shared) {
+        let Some(ear) = &mut self.ear else { return };
+        if ear.is_evicted() {
+            shared.failed(format!("session {}: the MDT has told that {} has ended", self.n, self.id));
+        }
+        if ear.has_mode_changed() || !ear.is_open() && !ear.listen(self.id, shared.place.fs, self.mdt.target)
+        {
+            self.mdt.alive_at = Instant::now();
+        }
+    }
+
     fn keep_mdt_alive(&mut self) -> Stepped {
         let req = KeepAlive { session: self.id, mode: self.mode };
         match self.mdt.ask(self.id, 0, &req) {
@@ -307,6 +331,7 @@ impl Session {
 
     /// Ends the session; false: it is to be tried again.
     pub fn leave(&mut self) -> bool {
+        self.ear.iter_mut().for_each(Ear::end);
         let req = Detach { session: self.id };
         let is_over = |said| matches!(said, Said::Done(_) | Said::Detached | Said::Refused(_));
         is_over(self.ost.ask(self.id, 0, &req)) && is_over(self.mdt.ask(self.id, 0, &req))

@@ -42,6 +42,8 @@ pub struct Orders {
     pub sessions: u64,
     /// Sessions that share connections. More than one only where file descriptors are too few.
     pub together: u64,
+    /// Of these, sessions with a line for notices, which is a connection to the MDT.
+    pub lines: u64,
 }
 
 /// The cluster, as all sessions see it.
@@ -292,6 +294,8 @@ fn prepare(orders: &Orders, map: &ClusterMap) -> Result<Drive> {
     let shared = Arc::new(Shared { place, outage, is_clean, attached, back, stats });
     let mut seats = Vec::with_capacity(orders.sessions as usize);
     let mut node = None;
+    let listening = Fabric::new(None);
+    listening.set_map(map);
     for n in 0..orders.sessions {
         if n % orders.together == 0 {
             let fabric = Fabric::new(None);
@@ -303,7 +307,8 @@ fn prepare(orders: &Orders, map: &ClusterMap) -> Result<Drive> {
         let mut client = [0xa1; 16];
         client[..8].copy_from_slice(&number.to_le_bytes());
         client[8..12].copy_from_slice(&std::process::id().to_le_bytes());
-        let session = Session::new(number, Uuid(client), &fabric, &shared)?;
+        let listens = (n < orders.lines).then_some(&listening);
+        let session = Session::new(number, Uuid(client), &fabric, listens, &shared)?;
         seats.push(Seat {
             session: Mutex::new((0, session)),
             connections,

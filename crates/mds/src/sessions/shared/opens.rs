@@ -1,23 +1,23 @@
 //! Which session has which file open.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use types::{Code, Fault, Fid, SessionId};
 
-/// Files that one session may have open, as many as Linux lets one process have by default (`fs.nr_open`). Each takes some 200 bytes here.
+/// Files that one session may have open, as many as Linux lets one process have by default (`fs.nr_open`). Each takes some 250 bytes here.
 pub const OPENS_MAX: usize = 1 << 20;
 
-/// mds-I1: `counts` has of each session that has a file open how many those are.
+/// mds-I1: `by_session` has for each session that has files open those files, so that its end looks at no others.
 #[derive(Default)]
 pub struct Opens {
     /// True: for writing.
     by_fid: HashMap<Fid, BTreeMap<SessionId, bool>>,
-    counts: HashMap<SessionId, usize>,
+    by_session: HashMap<SessionId, HashSet<Fid>>,
 }
 
 impl Opens {
     pub fn is_full(&self, session: SessionId) -> bool {
-        self.counts.get(&session).is_some_and(|count| *count >= OPENS_MAX)
+        self.by_session.get(&session).is_some_and(|files| files.len() >= OPENS_MAX)
     }
 
     /// May the session have this file open, or, with `None`, a new one?
@@ -38,23 +38,28 @@ impl Opens {
         let old = who.get(&session).copied();
         who.insert(session, write || old == Some(true));
         if old.is_none() {
-            *self.counts.entry(session).or_default() += 1;
+            self.by_session.entry(session).or_default().insert(fid);
         }
     }
 
     pub fn remove(&mut self, session: SessionId, fid: Fid) {
-        let Some(who) = self.by_fid.get_mut(&fid) else { return };
-        if who.remove(&session).is_none() {
+        if !self.close(session, fid) {
             return;
         }
+        let files = self.by_session.get_mut(&session).expect("mds-I1: it had this one open");
+        files.remove(&fid);
+        if files.is_empty() {
+            self.by_session.remove(&session);
+        }
+    }
+
+    fn close(&mut self, session: SessionId, fid: Fid) -> bool {
+        let Some(who) = self.by_fid.get_mut(&fid) else { return false };
+        let was_open = who.remove(&session).is_some();
         if who.is_empty() {
             self.by_fid.remove(&fid);
         }
-        let count = self.counts.get_mut(&session).expect("mds-I1: it had this one open");
-        *count -= 1;
-        if *count == 0 {
-            self.counts.remove(&session);
-        }
+        was_open
     }
 
     pub fn has(&self, session: SessionId, fid: Fid) -> bool {
@@ -69,13 +74,10 @@ impl Opens {
 
     /// The session has ended.
     pub fn forget(&mut self, session: SessionId) {
-        if self.counts.remove(&session).is_none() {
-            return;
+        for fid in self.by_session.remove(&session).unwrap_or_default() {
+            let was_open = self.close(session, fid);
+            assert!(was_open, "mds-I1: the file was open in this session");
         }
-        self.by_fid.retain(|_, who| {
-            who.remove(&session);
-            !who.is_empty()
-        });
     }
 }
 
@@ -92,15 +94,15 @@ mod tests {
         opens.add(a, f, false);
         opens.add(a, g, false);
         opens.add(b, f, false);
-        assert_eq!((opens.counts[&a], opens.counts[&b]), (2, 1));
+        assert_eq!((opens.by_session[&a].len(), opens.by_session[&b].len()), (2, 1));
         assert_eq!(opens.elsewhere(b, f, |write| write), Some(a), "once for writing is for writing");
         assert_eq!(opens.elsewhere(a, f, |write| write), None);
         opens.remove(a, Fid(9));
         opens.remove(a, f);
         opens.remove(a, f);
-        assert!(opens.counts[&a] == 1 && !opens.has(a, f) && opens.has(b, f));
+        assert!(opens.by_session[&a].len() == 1 && !opens.has(a, f) && opens.has(b, f));
         opens.forget(a);
         opens.remove(b, f);
-        assert!(opens.counts.is_empty() && opens.by_fid.is_empty());
+        assert!(opens.by_session.is_empty() && opens.by_fid.is_empty());
     }
 }
