@@ -66,8 +66,10 @@ impl Ear {
                 *self.missing.lock() = None;
                 // The earlier line ends here.
                 *self.line.lock() = Some((listening, listener.clone()));
+                // The attach or keep-alive before this has told the mode.
                 if listener.begin(&reply) {
-                    look_around(id);
+                    id.locks.look();
+                    id.want_map();
                 }
             }
             Err(fault) => refused(&fault),
