@@ -1,8 +1,8 @@
 //! Counters per peer, and the trace of frames. Both are for people; no rule depends on them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use wire::fabric::{FRAMES_MAX, NetTrace, NetTraceReply, PeerStat, TRACE_SEC, Tra
 /// Frames that a trace keeps until they are read.
 const KEPT: usize = 16_384;
 
-/// What went over all connections to one peer.
+/// What went over a connection, or over all to one peer that have ended.
 #[derive(Default)]
 pub(crate) struct Counts {
     frames_out: AtomicU64,
@@ -29,19 +29,13 @@ pub(crate) fn add(count: &AtomicU64) {
 }
 
 impl Counts {
-    pub fn stat(&self, peer: String, connections: usize, under_way: usize) -> PeerStat {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        PeerStat {
-            peer,
-            connections: connections as u32,
-            under_way: under_way as u32,
-            frames_out: get(&self.frames_out),
-            frames_in: get(&self.frames_in),
-            bytes_out: get(&self.bytes_out),
-            bytes_in: get(&self.bytes_in),
-            waits: get(&self.waits),
-            connects: get(&self.connects),
-            failures: get(&self.failures),
+    fn all(&self) -> [&AtomicU64; 7] {
+        let Counts { frames_out, frames_in, bytes_out, bytes_in, waits, connects, failures } = self;
+        [frames_out, frames_in, bytes_out, bytes_in, waits, connects, failures]
+    }
+    fn take_over(&self, other: &Counts) {
+        for (own, other) in self.all().into_iter().zip(other.all()) {
+            own.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 }
@@ -53,16 +47,60 @@ pub(crate) enum Way {
     In,
 }
 
-/// Counts and traces the frames of one peer.
+/// The counters of one peer.
+pub(crate) struct PeerCounts {
+    pub peer: String,
+    /// Of the connections that have ended, and what is counted for no connection.
+    pub counts: Counts,
+    trace: Arc<Trace>,
+    open: Mutex<Vec<Weak<Meter>>>,
+}
+
+/// Counts and traces the frames of one connection. Each has its own counters, so that threads do not write one another's cache lines.
 pub(crate) struct Meter {
     pub counts: Counts,
-    pub peer: String,
-    trace: Arc<Trace>,
+    of: Arc<PeerCounts>,
+}
+
+impl PeerCounts {
+    pub fn new(peer: String, trace: Arc<Trace>) -> Arc<PeerCounts> {
+        Arc::new(PeerCounts { peer, counts: Counts::default(), trace, open: Mutex::default() })
+    }
+
+    /// The meter of a new connection.
+    pub fn meter(self: &Arc<PeerCounts>) -> Arc<Meter> {
+        let meter = Arc::new(Meter { counts: Counts::default(), of: self.clone() });
+        self.open.lock().push(Arc::downgrade(&meter));
+        meter
+    }
+
+    pub fn stat(&self, connections: usize, under_way: usize) -> PeerStat {
+        let sum = Counts::default();
+        // Under the lock no meter goes from the list into the counts.
+        let open = self.open.lock();
+        sum.take_over(&self.counts);
+        let meters: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+        meters.iter().for_each(|meter| sum.take_over(&meter.counts));
+        drop(open);
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        PeerStat {
+            peer: self.peer.clone(),
+            connections: connections as u32,
+            under_way: under_way as u32,
+            frames_out: get(&sum.frames_out),
+            frames_in: get(&sum.frames_in),
+            bytes_out: get(&sum.bytes_out),
+            bytes_in: get(&sum.bytes_in),
+            waits: get(&sum.waits),
+            connects: get(&sum.connects),
+            failures: get(&sum.failures),
+        }
+    }
 }
 
 impl Meter {
-    pub fn new(peer: String, trace: Arc<Trace>) -> Arc<Meter> {
-        Arc::new(Meter { counts: Counts::default(), peer, trace })
+    pub fn of(&self) -> &Arc<PeerCounts> {
+        &self.of
     }
 
     pub fn frame(&self, way: Way, head: &Header) {
@@ -73,9 +111,17 @@ impl Meter {
         };
         add(frames);
         all.fetch_add(bytes, Ordering::Relaxed);
-        if self.trace.is_on() {
-            self.trace.note(&self.peer, way, head);
+        if self.of.trace.is_on() {
+            self.of.trace.note(&self.of.peer, way, head);
         }
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        let mut open = self.of.open.lock();
+        self.of.counts.take_over(&self.counts);
+        open.retain(|meter| meter.strong_count() > 0);
     }
 }
 
@@ -155,7 +201,8 @@ mod tests {
     #[test]
     fn a_trace_is_off_until_it_is_read_and_tells_what_it_lost() {
         let trace = Arc::new(Trace::default());
-        let meter = Meter::new("host".into(), trace.clone());
+        let peer = PeerCounts::new("host".into(), trace.clone());
+        let meter = peer.meter();
         let head = |request| Header { request, call: 7, ..Header::default() };
         meter.frame(Way::Out, &head(1));
         let read = |after, max| trace.read(&NetTrace { after, max });
@@ -165,8 +212,10 @@ mod tests {
         assert_eq!((first.lost, first.frames.len()), (4, 3));
         assert_eq!((first.frames[0].number, first.frames[0].request, first.frames[0].is_out), (6, 5, false));
         assert_eq!(read(first.frames[2].number, 1).lost, 0);
-        let stat = meter.counts.stat("host".into(), 1, 2);
+        let stat = peer.stat(1, 2);
         assert_eq!((stat.frames_out, stat.frames_in), (1, KEPT as u64 + 5));
         assert_eq!(stat.bytes_out, wire::HEADER_LEN as u64);
+        drop(meter);
+        assert_eq!(peer.stat(1, 2), stat, "counters outlive their connection");
     }
 }

@@ -330,7 +330,9 @@ impl Engine {
             self.flush(&connection);
         }
         let ended = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
-        connection.is_ending.fetch_or(flags.intersects(ended), Ordering::SeqCst);
+        if flags.intersects(ended) {
+            connection.is_ending.store(true, Ordering::SeqCst);
+        }
         if flags.intersects(ended | epoll::EventFlags::IN) && connection.begin() {
             self.receive(connection, spare);
         }

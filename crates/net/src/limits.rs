@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use socket2::Socket;
 use wire::fabric::PeerStat;
 
-use crate::counts::{Meter, Trace, add};
+use crate::counts::{Meter, PeerCounts, Trace, add};
 
 /// Connections of a peer that always get a place: twice what a mount opens to a server, for several mounts on one host.
 const FEW: usize = 64;
@@ -106,7 +106,7 @@ pub(crate) struct Budget {
 struct Use {
     connections: AtomicUsize,
     bytes: [AtomicUsize; 2],
-    meter: Arc<Meter>,
+    counts: Arc<PeerCounts>,
 }
 
 /// A connection's place, until it is dropped.
@@ -142,30 +142,29 @@ impl Budget {
     pub fn seat(self: &Arc<Budget>, origin: Origin) -> Option<Seat> {
         let mut peers = self.peers.lock();
         let make = || {
-            let meter = Meter::new(origin.to_string(), self.trace.clone());
-            Arc::new(Use { connections: AtomicUsize::new(0), bytes: Default::default(), meter })
+            let counts = PeerCounts::new(origin.to_string(), self.trace.clone());
+            Arc::new(Use { connections: AtomicUsize::new(0), bytes: Default::default(), counts })
         };
         let peer = peers.get(&origin).cloned().unwrap_or_else(make);
         // Counts of places change under the lock only.
         let (open, own) = (self.open.load(Ordering::Relaxed), peer.connections.load(Ordering::Relaxed));
         if !has_place(&self.limits, open, own) {
-            add(&peer.meter.counts.failures);
+            add(&peer.counts.counts.failures);
             return None;
         }
-        add(&peer.meter.counts.connects);
+        add(&peer.counts.counts.connects);
         self.open.store(open + 1, Ordering::Relaxed);
         peer.connections.store(own + 1, Ordering::Relaxed);
         peers.insert(origin, peer.clone());
         Some(Seat { budget: self.clone(), origin, peer })
     }
 
-    /// The counters of all peers, with the requests under way of each meter's connections.
-    pub fn stat(&self, under_way: &HashMap<*const Meter, usize>) -> Vec<PeerStat> {
+    /// The counters of all peers. `under_way`: requests under way by peer.
+    pub fn stat(&self, under_way: &HashMap<*const PeerCounts, usize>) -> Vec<PeerStat> {
         let peers = self.peers.lock();
         let stat = |peer: &Arc<Use>| {
-            let under_way = under_way.get(&Arc::as_ptr(&peer.meter)).copied().unwrap_or(0);
-            let connections = peer.connections.load(Ordering::Relaxed);
-            peer.meter.counts.stat(peer.meter.peer.clone(), connections, under_way)
+            let under_way = under_way.get(&Arc::as_ptr(&peer.counts)).copied().unwrap_or(0);
+            peer.counts.stat(peer.connections.load(Ordering::Relaxed), under_way)
         };
         peers.values().map(stat).collect()
     }
@@ -192,7 +191,7 @@ impl Budget {
 
 impl Seat {
     pub fn meter(&self) -> Arc<Meter> {
-        self.peer.meter.clone()
+        self.peer.counts.meter()
     }
 
     /// net-L2: memory for a frame of so many bytes, or `None` if there is none now.

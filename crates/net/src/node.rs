@@ -16,7 +16,7 @@ use socket2::{SockAddr, Socket};
 use types::{NodeId, TargetId};
 use wire::fabric::PeerStat;
 
-use crate::counts::{Meter, Trace, add};
+use crate::counts::{Meter, PeerCounts, Trace, add};
 use crate::engine::Engine;
 use crate::hello::{Hello, Kind, Status};
 use crate::lane::Lane;
@@ -82,7 +82,7 @@ pub(crate) struct Node {
     pub name: String,
     wanted: NodeId,
     common: Arc<Common>,
-    meter: Arc<Meter>,
+    counts: Arc<PeerCounts>,
     nids: RwLock<Vec<String>>,
     /// The address that answered last, with its NID. It is tried first: an unresponsive address before it would delay each connect.
     worked: Mutex<Option<(String, SockAddr)>>,
@@ -172,12 +172,12 @@ impl Lanes {
 
 impl Node {
     pub fn new(name: String, wanted: NodeId, nids: Vec<String>, common: Arc<Common>) -> Arc<Node> {
-        let meter = Meter::new(name.clone(), common.trace.clone());
+        let counts = PeerCounts::new(name.clone(), common.trace.clone());
         Arc::new(Node {
             name,
             wanted,
             common,
-            meter,
+            counts,
             nids: RwLock::new(nids),
             worked: Mutex::new(None),
             state: Mutex::default(),
@@ -283,7 +283,7 @@ impl Node {
                 _ if wait == Wait::Never => return Err("all connections are busy".into()),
                 // The loop checks above whether it was woken or timed out.
                 _ => {
-                    add(&self.meter.counts.waits);
+                    add(&self.counts.counts.waits);
                     self.changed.wait_until(&mut state, deadline);
                 }
             }
@@ -350,7 +350,7 @@ impl Node {
     /// Dials a connection, greeted.
     pub fn dial(&self, kind: Kind, deadline: Instant) -> Result<Dialled, String> {
         let made = self.dial_any(kind, deadline.min(Instant::now() + CONNECT_MAX));
-        let counts = &self.meter.counts;
+        let counts = &self.counts.counts;
         add(if made.is_ok() { &counts.connects } else { &counts.failures });
         made
     }
@@ -360,7 +360,7 @@ impl Node {
         let state = self.state.lock();
         let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).collect();
         let under_way = lanes.iter().map(|lane| lane.under_way()).sum();
-        self.meter.counts.stat(self.name.clone(), lanes.len(), under_way)
+        self.counts.stat(lanes.len(), under_way)
     }
 
     pub fn ear(&self) -> io::Result<Arc<Engine>> {
@@ -431,7 +431,7 @@ impl Node {
             e => format!("greeting: {e}"),
         })?;
         self.check(&answer)?;
-        Ok(Dialled { socket, entry, meter: self.meter.clone(), hello: answer, address: address.clone() })
+        Ok(Dialled { socket, entry, meter: self.counts.meter(), hello: answer, address: address.clone() })
     }
 
     fn lane(&self, dialled: Dialled) -> Lane {

@@ -10,7 +10,7 @@ use wire::fabric::{NetStat, NetStatReply, NetTrace, PEERS_MAX};
 use wire::{Empty, Flags, Header, ReplyHead, Request, Wire, encode_reply};
 
 use super::{Engine, reply_to};
-use crate::counts::Meter;
+use crate::counts::PeerCounts;
 
 pub(super) fn is_about_the_process(call: u16) -> bool {
     matches!(call, NetStat::CALL | NetTrace::CALL)
@@ -37,10 +37,10 @@ impl Engine {
     }
 
     fn stat(&self) -> NetStatReply {
-        let mut under_way = HashMap::<*const Meter, usize>::new();
+        let mut under_way = HashMap::<*const PeerCounts, usize>::new();
         for connection in self.all() {
             let requests = connection.under_way.load(Ordering::Relaxed);
-            *under_way.entry(Arc::as_ptr(&connection.meter)).or_default() += requests;
+            *under_way.entry(Arc::as_ptr(connection.meter.of())).or_default() += requests;
         }
         let mut peers = self.budget.stat(&under_way);
         peers.sort_by_key(|peer| Reverse(peer.frames_in));
