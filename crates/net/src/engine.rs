@@ -29,7 +29,7 @@ use wire::{Flags, Header};
 
 use about::is_about_the_process;
 use back::serve_line;
-use parked::AtWorker;
+use parked::{AtWorker, Place};
 
 use crate::Hub;
 use crate::bufs::Bufs;
@@ -505,7 +505,7 @@ impl Engine {
     }
 
     /// A worker may wait a little for a socket if others wait for events.
-    fn may_sleep(&self) -> bool {
+    pub(super) fn may_sleep(&self) -> bool {
         self.idle.load(Ordering::SeqCst) > 0
     }
 
@@ -538,19 +538,19 @@ impl Engine {
         spare.bufs.put(bulk);
         let Some((reply, reply_body)) = answer else { return };
         let Some((connection, share, under_way)) = place.take() else { return };
-        self.finish(connection, share, under_way, reply, reply_body, &mut reply_bulk);
+        let may_sleep = self.may_sleep();
+        self.finish((connection, share, under_way), reply, reply_body, &mut reply_bulk, may_sleep);
         spare.bufs.put(reply_bulk);
     }
 
     /// Answers a request that was served.
     fn finish(
         &self,
-        connection: Arc<Connection>,
-        share: Share,
-        under_way: UnderWay,
+        (connection, share, under_way): Place,
         reply: Header,
         reply_body: Vec<u8>,
         reply_bulk: &mut Buf,
+        may_sleep: bool,
     ) {
         if reply_body.len() > wire::frame::BODY_MAX || reply_bulk.len() > types::BULK_MAX {
             // The other end would refuse it as malformed; only a bug in a service can cause this.
@@ -558,7 +558,7 @@ impl Engine {
             self.close(&connection);
             return;
         }
-        self.answer(&connection, reply, &reply_body, reply_bulk, share);
+        self.answer(&connection, reply, &reply_body, reply_bulk, share, may_sleep);
         drop(under_way);
         if connection.is_paused.load(Ordering::SeqCst)
             && self.may_read(&connection)
@@ -571,7 +571,15 @@ impl Engine {
     }
 
     /// Sends an answer, or queues it.
-    fn answer(&self, connection: &Arc<Connection>, head: Header, body: &[u8], bulk: &mut Buf, share: Share) {
+    fn answer(
+        &self,
+        connection: &Arc<Connection>,
+        head: Header,
+        body: &[u8],
+        bulk: &mut Buf,
+        share: Share,
+        may_sleep: bool,
+    ) {
         assert_eq!(head.bulk_len as usize, bulk.len(), "the header tells the bulk's length");
         connection.meter.frame(Way::Out, &head);
         let raw = head.encode(body);
@@ -584,7 +592,7 @@ impl Engine {
             };
             Some((share, more))
         };
-        let when = When { may_sleep: self.may_sleep(), ..When::now() };
+        let when = When { may_sleep, ..When::now() };
         let socket = &connection.socket;
         let bulk = Bulk::Given(bulk, &self.bufs);
         match connection.outgoing.write(socket, [&raw, body], bulk, hold, when, &mut || false) {
@@ -596,7 +604,8 @@ impl Engine {
 
     /// Answers are queued: an event tells when the socket takes more.
     fn watch_for_space(&self, connection: &Arc<Connection>) {
-        connection.stuck_ms.store(self.now_ms(), Ordering::SeqCst);
+        // The time of the first one counts, however many follow.
+        let _ = connection.stuck_ms.compare_exchange(0, self.now_ms(), Ordering::SeqCst, Ordering::SeqCst);
         self.watch(connection, READABLE | epoll::EventFlags::OUT);
     }
 
@@ -608,8 +617,11 @@ impl Engine {
 
     fn flush(&self, connection: &Arc<Connection>) {
         match connection.outgoing.flush(&connection.socket, self.may_sleep(), &mut || false) {
-            // Watched anew: another worker that found this one writing may have ended the watch.
-            Ok(Left::Queued) => self.watch_for_space(connection),
+            // Watched anew: another worker that found this one writing may have ended the watch. Some of it went out.
+            Ok(Left::Queued) => {
+                connection.stuck_ms.store(self.now_ms(), Ordering::SeqCst);
+                self.watch_for_space(connection);
+            }
             Ok(Left::All | Left::Nothing) => {
                 connection.stuck_ms.store(0, Ordering::SeqCst);
                 self.watch(connection, READABLE);

@@ -137,6 +137,8 @@ impl Ost {
             started_sec,
             unlisted_damage: AtomicU64::new(0),
         });
+        let weak = Arc::downgrade(&core);
+        core.store.on_parked(Box::new(move || weak.upgrade().iter().for_each(|core| core.bell.ring())));
         Arc::new(Ost { workers: Workers::start(&core), core })
     }
 

@@ -56,10 +56,6 @@ impl Core {
             }))
         });
         let Some(flushed) = flushed else { return Ok(None) };
-        if self.store.has_parked() {
-            // No thread is left to lead their flush.
-            self.bell.ring();
-        }
         Ok(flushed.map(|_| Some(Served::READ))?)
     }
 

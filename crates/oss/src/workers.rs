@@ -115,6 +115,9 @@ impl Core {
 
     /// Makes acknowledged requests durable. The mark lets the next round's flush seal it. Does nothing if nothing was written.
     pub fn flush_round(&self) -> Result<(), Fault> {
+        if self.store.has_parked() {
+            self.store.flush()?;
+        }
         if self.store.is_dirty() {
             self.store.flush()?;
             self.store.mark()?;

@@ -98,8 +98,10 @@ pub trait ObjectStore: Send + Sync {
     fn flush(&self) -> Result<Seq, StoreError>;
     /// As `flush`, but if another thread flushes now, it keeps what `park` returns until that is done, and returns `None`.
     fn flush_or_park(&self, park: &mut dyn FnMut() -> Option<OnFlushed>) -> Option<Result<Seq, StoreError>>;
-    /// True if flushes are parked that no thread is about to serve: the caller sees to a `flush`.
+    /// True if flushes are parked that no thread is about to serve.
     fn has_parked(&self) -> bool;
+    /// `ring` is called then. It has another thread call `flush`, and waits for nothing.
+    fn on_parked(&self, ring: Box<dyn Fn() + Send + Sync>);
     /// Logs the flushed seq if it is not logged yet, so that the next flush makes superseded space reusable.
     fn mark(&self) -> Result<(), StoreError>;
     /// True if an acknowledged entry is not flushed, or a flushed one not sealed.

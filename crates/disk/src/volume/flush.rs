@@ -4,8 +4,8 @@
 //! for itself alone, and the others would wait for the flush after that one. The flush leader therefore waits first, until as many threads
 //! have arrived as at the last flush (at most `GATHER_MAX`). It waits at most as long as one flush takes, which is what the others would wait otherwise.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,16 @@ pub(super) struct Group {
     inner: Mutex<Inner>,
     /// Signalled when the expected number of threads has arrived.
     gathered: Condvar,
+    /// Called when flushes are parked that no thread is about to serve.
+    on_parked: OnceLock<Hook>,
+}
+
+struct Hook(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -96,6 +106,7 @@ impl Volume {
         park: impl FnOnce() -> Option<OnFlushed>,
     ) -> Option<Result<Seq, VolumeError>> {
         if let Err(e) = self.check_started() {
+            self.end_parked();
             return Some(Err(e));
         }
         let want = self.last_seq().0;
@@ -110,6 +121,7 @@ impl Volume {
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
                 self.call_parked(done);
+                self.tell_parked();
                 return Some(flushed);
             }
             if !group.is_led {
@@ -150,7 +162,7 @@ impl Volume {
     /// leads the next flush.
     fn flush_for_group(&self) -> Result<(), VolumeError> {
         let began = Instant::now();
-        let done = self.flush_now();
+        let done = self.flush_device();
         let mut called = Vec::new();
         let parked;
         {
@@ -167,6 +179,7 @@ impl Volume {
         }
         called.into_iter().for_each(Waiter::call);
         self.call_parked(parked);
+        self.tell_parked();
         done
     }
 
@@ -181,7 +194,27 @@ impl Volume {
         }
     }
 
-    /// True if flushes are parked that no thread is about to serve: the caller sees to a `flush`.
+    /// The volume has failed or is closed: no flush serves parked ones any more.
+    fn end_parked(&self) {
+        let parked = self.group.inner.lock().take_parked(0, true);
+        for Parked { done, .. } in parked {
+            done(self.check_started().map(|()| self.flushed_seq()));
+        }
+    }
+
+    /// `ring` is called when flushes are parked that no thread is about to serve. It has another thread call `flush`, and waits for nothing.
+    pub fn on_parked(&self, ring: Box<dyn Fn() + Send + Sync>) {
+        // A second hook is not set: a volume has one owner.
+        let _ = self.group.on_parked.set(Hook(ring));
+    }
+
+    fn tell_parked(&self) {
+        if self.has_parked() {
+            self.group.on_parked.get().into_iter().for_each(|hook| (hook.0)());
+        }
+    }
+
+    /// True if flushes are parked that no thread is about to serve.
     pub fn has_parked(&self) -> bool {
         let group = self.group.inner.lock();
         !group.is_led && group.waiting.is_empty() && !group.parked.is_empty()
@@ -196,8 +229,16 @@ impl Volume {
         Ok(())
     }
 
-    /// Runs one device flush, and raises `flushed_seq` and `sealed_seq`.
+    /// Runs one device flush, and tells the parked flushes that it served.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
+        let done = self.flush_device();
+        let parked = self.group.inner.lock().take_parked(self.flushed_seq().0, done.is_err());
+        self.call_parked(parked);
+        done
+    }
+
+    /// Runs one device flush, and raises `flushed_seq` and `sealed_seq`.
+    fn flush_device(&self) -> Result<(), VolumeError> {
         self.check_alive()?;
         // disk-V3, disk-V7: entries up to `seq` were written before the flush begins, so the flush makes them durable. `mark` is stored in
         // one of them and becomes durable too. The tail lock is not held.
@@ -264,7 +305,9 @@ mod tests {
     #[test]
     fn a_parked_flush_is_told_by_the_first_flush_that_has_its_entries() {
         let volume = started(formatted());
-        let told = Arc::default();
+        let (told, rung) = (Arc::default(), Arc::new(std::sync::atomic::AtomicU32::new(0)));
+        let count = rung.clone();
+        volume.on_parked(Box::new(move || _ = count.fetch_add(1, Ordering::SeqCst)));
         volume.append(types::Epoch(1), b"one").unwrap();
         park(&volume, &told);
         assert!(!volume.has_parked(), "the leader serves it");
@@ -276,6 +319,7 @@ mod tests {
         volume.group.inner.lock().parked[0].want = 3;
         volume.flush_for_group().unwrap();
         assert_eq!((told.lock().len(), volume.has_parked()), (1, true));
+        assert_eq!(rung.load(Ordering::SeqCst), 1, "another thread is asked to lead");
         volume.append(types::Epoch(1), b"three").unwrap();
         assert_eq!(volume.flush().unwrap(), Seq(3));
         assert_eq!((told.lock()[1], volume.has_parked()), (Ok(3), false));
@@ -291,6 +335,22 @@ mod tests {
         disk.fail(crate::Op::Flush, crate::When::Always);
         volume.flush_for_group().unwrap_err();
         assert_eq!(*told.lock(), [Err(())]);
+    }
+
+    #[test]
+    fn parked_flushes_end_with_a_checkpoint_or_a_closed_volume() {
+        let volume = started(formatted());
+        let told = Arc::default();
+        volume.append(types::Epoch(1), b"one").unwrap();
+        park(&volume, &told);
+        volume.flush_now().unwrap();
+        assert_eq!(*told.lock(), [Ok(1)]);
+        volume.append(types::Epoch(1), b"two").unwrap();
+        park(&volume, &told);
+        volume.group.inner.lock().is_led = false;
+        volume.close_clean().unwrap();
+        volume.flush().unwrap_err();
+        assert_eq!(told.lock().len(), 2, "{:?}", told.lock());
     }
 
     #[test]

@@ -133,10 +133,6 @@ impl Core {
             }))
         });
         let Some(flushed) = flushed else { return Ok(None) };
-        if self.volume.has_parked() {
-            // No thread is left to lead their flush.
-            self.bells.flush.ring();
-        }
         flushed.map(|_| done()).map_err(|e| self.volume_fault(e))
     }
 

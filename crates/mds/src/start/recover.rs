@@ -102,6 +102,9 @@ impl Mdt {
             volume,
             settings,
         });
+        let weak = Arc::downgrade(&core);
+        core.volume
+            .on_parked(Box::new(move || weak.upgrade().iter().for_each(|core| core.bells.flush.ring())));
         // 5. Ids: all that were reserved before count as used (mds-O5).
         core.reserve_ids()?;
         // 6. Counts, if an older program made the MDT without them.

@@ -96,7 +96,9 @@ fn flusher(core: &Core) {
         if core.is_stopping() {
             return;
         }
-        let done = core.reserve_ids().and_then(|()| core.flush_round());
+        // Parked flushes first: a full log must not keep them waiting.
+        let parked = if core.volume.has_parked() { core.flush().map(drop) } else { Ok(()) };
+        let done = parked.and_then(|()| core.reserve_ids()).and_then(|()| core.flush_round());
         match done {
             _ if core.is_stopping() => return,
             Ok(()) => {}

@@ -103,7 +103,7 @@ impl Engine {
     pub(super) fn take_at_once(&self, connection: &Arc<Connection>, frame: Frame<Share>) -> Result<(), Gone> {
         let Frame { head, body, bulk, share } = frame;
         if head.flags & Flags::REPLY == 0 {
-            self.answer(connection, reply_to(&head), &[], &mut Buf::new(), share);
+            self.answer(connection, reply_to(&head), &[], &mut Buf::new(), share, self.may_sleep());
             return Ok(());
         }
         let answered = connection.answered.get().ok_or(Malformed("an answer to no request"))?;

@@ -11,7 +11,7 @@ use crate::limits::Share;
 use crate::line::Answered;
 
 /// A request's connection, its memory and its place among those under way, until it is answered.
-type Place = (Arc<Connection>, Share, UnderWay);
+pub(super) type Place = (Arc<Connection>, Share, UnderWay);
 
 /// A request at the worker that serves it, until it is parked.
 pub(super) struct AtWorker<'a> {
@@ -46,8 +46,9 @@ impl Parking for AtWorker<'_> {
         let mut parked = Parked { engine: self.engine.me.clone(), place: Some(place) };
         Some(Box::new(move |head, body, mut bulk| {
             let Some(engine) = parked.engine.upgrade() else { return };
-            if let Some((connection, share, under_way)) = parked.place.take() {
-                engine.finish(connection, share, under_way, head, body, &mut bulk);
+            if let Some(place) = parked.place.take() {
+                // The thread that answers answers others too.
+                engine.finish(place, head, body, &mut bulk, false);
             }
         }))
     }

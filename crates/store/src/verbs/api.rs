@@ -99,6 +99,9 @@ impl ObjectStore for Engine {
     fn has_parked(&self) -> bool {
         self.vol.has_parked()
     }
+    fn on_parked(&self, ring: Box<dyn Fn() + Send + Sync>) {
+        self.vol.on_parked(ring);
+    }
     fn mark(&self) -> Result<(), StoreError> {
         self.mark_flushed()
     }
