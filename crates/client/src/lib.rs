@@ -63,5 +63,6 @@ pub use plan::spans::Whence;
 pub use session::locks::{FileLock, LockAnswer, LockDone};
 pub use upkeep::room::WAITERS_MAX;
 pub use verbs::du::Du;
+pub use verbs::xattr::TRACE_ATTRIBUTE;
 pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
 pub use wire::session::Claims;

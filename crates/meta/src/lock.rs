@@ -120,7 +120,7 @@ impl LockTable {
         if self.load(ask.owner.session).waiting >= WAITING_MAX && !queue_has(self.file(ask.resource), ask) {
             return LockOutcome::Full;
         }
-        let waiter = Waiter { ticket, asked_ms: now_ms, ask: *ask };
+        let waiter = Waiter { ticket, asked_ms: now_ms, ask: *ask, is_told: false };
         self.edit(ask.resource, |queue| queue.wait(waiter));
         if ask.resource.1 == LockSpace::Posix {
             let places = self.blocked.entry(ask.owner).or_default();
@@ -258,7 +258,7 @@ impl LockTable {
         let queue = self.files.entry(resource).or_default();
         let change = change(queue);
         if change.frees {
-            self.woken.extend(queue.due_waiters());
+            self.woken.extend(queue.take_due());
         }
         if queue.is_empty() {
             self.files.remove(&resource);

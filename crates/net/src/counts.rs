@@ -49,11 +49,19 @@ pub(crate) enum Way {
 
 /// The counters of one peer.
 pub(crate) struct PeerCounts {
-    pub peer: String,
+    pub peer: Arc<str>,
     /// Of the connections that have ended, and what is counted for no connection.
     pub counts: Counts,
     trace: Arc<Trace>,
-    open: Mutex<Vec<Weak<Meter>>>,
+    open: Mutex<Open>,
+}
+
+/// The meters of open connections, and of some that have ended.
+#[derive(Default)]
+struct Open {
+    meters: Vec<Weak<Meter>>,
+    /// Those of connections that have ended are dropped when there are so many, so that each costs little.
+    prune_at: usize,
 }
 
 /// Counts and traces the frames of one connection. Each has its own counters, so that threads do not write one another's cache lines.
@@ -64,13 +72,19 @@ pub(crate) struct Meter {
 
 impl PeerCounts {
     pub fn new(peer: String, trace: Arc<Trace>) -> Arc<PeerCounts> {
-        Arc::new(PeerCounts { peer, counts: Counts::default(), trace, open: Mutex::default() })
+        Arc::new(PeerCounts { peer: peer.into(), counts: Counts::default(), trace, open: Mutex::default() })
     }
 
     /// The meter of a new connection.
     pub fn meter(self: &Arc<PeerCounts>) -> Arc<Meter> {
         let meter = Arc::new(Meter { counts: Counts::default(), of: self.clone() });
-        self.open.lock().push(Arc::downgrade(&meter));
+        let mut open = self.open.lock();
+        if open.meters.len() >= open.prune_at {
+            open.meters.retain(|meter| meter.strong_count() > 0);
+            open.prune_at = 2 * open.meters.len().max(16);
+        }
+        open.meters.push(Arc::downgrade(&meter));
+        drop(open);
         meter
     }
 
@@ -79,12 +93,14 @@ impl PeerCounts {
         // Under the lock no meter goes from the list into the counts.
         let open = self.open.lock();
         sum.take_over(&self.counts);
-        let meters: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+        let meters: Vec<_> = open.meters.iter().filter_map(Weak::upgrade).collect();
         meters.iter().for_each(|meter| sum.take_over(&meter.counts));
         drop(open);
+        // Each takes the lock if it is the last of its meter.
+        drop(meters);
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         PeerStat {
-            peer: self.peer.clone(),
+            peer: self.peer.to_string(),
             connections: connections as u32,
             under_way: under_way as u32,
             frames_out: get(&sum.frames_out),
@@ -119,9 +135,8 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        let mut open = self.of.open.lock();
+        let _open = self.of.open.lock();
         self.of.counts.take_over(&self.counts);
-        open.retain(|meter| meter.strong_count() > 0);
     }
 }
 
@@ -136,7 +151,7 @@ pub(crate) struct Trace {
 #[derive(Default)]
 struct Frames {
     last: u64,
-    kept: VecDeque<Traced>,
+    kept: VecDeque<(Arc<str>, Traced)>,
 }
 
 impl Default for Trace {
@@ -150,7 +165,7 @@ impl Trace {
         self.until_ms.load(Ordering::Relaxed) != 0
     }
 
-    fn note(&self, peer: &str, way: Way, head: &Header) {
+    fn note(&self, peer: &Arc<str>, way: Way, head: &Header) {
         let mut frames = self.frames.lock();
         if self.begun.elapsed().as_millis() as u64 > self.until_ms.load(Ordering::Relaxed) {
             // The reader has gone.
@@ -163,7 +178,7 @@ impl Trace {
         let traced = Traced {
             number: frames.last,
             at_us: at.as_micros() as u64,
-            peer: peer.to_string(),
+            peer: String::new(),
             is_out: way == Way::Out,
             call: head.call,
             flags: head.flags,
@@ -176,7 +191,7 @@ impl Trace {
         if frames.kept.len() >= KEPT {
             frames.kept.pop_front();
         }
-        frames.kept.push_back(traced);
+        frames.kept.push_back((peer.clone(), traced));
     }
 
     /// Frames after `request.after`, and the trace goes on.
@@ -185,12 +200,17 @@ impl Trace {
         self.until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
         let frames = self.frames.lock();
         let max = (request.max as usize).min(FRAMES_MAX);
-        let first = frames.kept.front().map_or(frames.last + 1, |f| f.number);
-        let found = frames.kept.iter().filter(|f| f.number > request.after).take(max).cloned().collect();
+        // Numbers are consecutive.
+        let first = frames.kept.front().map_or(frames.last + 1, |(_, f)| f.number);
+        let from =
+            request.after.saturating_add(1).saturating_sub(first).min(frames.kept.len() as u64) as usize;
+        let found: Vec<_> = frames.kept.iter().skip(from).take(max).cloned().collect();
         // A reader that has none, or is of an earlier trace, has lost none.
         let is_known = request.after > 0 && request.after <= frames.last;
         let lost = if is_known { first.saturating_sub(request.after + 1) } else { 0 };
-        NetTraceReply { frames: found, lost }
+        drop(frames);
+        let with_peer = |(peer, traced): (Arc<str>, Traced)| Traced { peer: peer.to_string(), ..traced };
+        NetTraceReply { frames: found.into_iter().map(with_peer).collect(), lost }
     }
 }
 

@@ -23,6 +23,10 @@ pub struct Answer<'a> {
 pub(crate) trait Parking {
     /// Takes the request's place out of its thread. `None`: it must be answered now.
     fn park(&self) -> Option<Deliver>;
+    /// The request comes from this process.
+    fn is_local(&self) -> bool {
+        false
+    }
     /// See `Answer::line`.
     fn line(&self, answered: Answered) -> Option<Line>;
 }
@@ -78,6 +82,11 @@ impl<'a> Answer<'a> {
     /// connection, or its line was taken before.
     pub fn line(&mut self, answered: Answered) -> Option<Line> {
         self.parking?.line(answered)
+    }
+
+    /// True if the request comes from this process.
+    pub fn is_local(&self) -> bool {
+        self.parking.is_some_and(Parking::is_local)
     }
 
     /// True if the answer comes later.

@@ -144,6 +144,9 @@ impl Drop for Filler {
 }
 
 impl Parking for Parked {
+    fn is_local(&self) -> bool {
+        true
+    }
     fn park(&self) -> Option<Deliver> {
         let filler = Filler { slot: self.slot.get_or_init(Arc::default).clone() };
         Some(Box::new(move |head, body, bulk| filler.set(SlotState::Answered(head, body, bulk))))

@@ -18,6 +18,10 @@ use crate::{Answer, Line, Service};
 
 /// Notices that wait for their acknowledgement. A listener acknowledges each within a round trip.
 const KEPT_MAX: usize = 256;
+/// Bytes of their bodies. A session that takes no notices costs no more.
+const KEPT_BYTES_MAX: usize = 16 * 1024;
+/// Longest body that a listener keeps before the answer to `Listen`.
+const EARLY_MAX: usize = 64 * 1024;
 
 /// In the place of an outbox's id: no outbox has it, since those are odd.
 const ENDED: u64 = u64::MAX - 1;
@@ -72,11 +76,13 @@ impl Outbox {
     /// Sends a notice, now or to the next listener.
     pub fn push<N: Request>(&self, notice: &N) {
         let mut state = self.state.lock();
-        if state.kept.len() >= KEPT_MAX {
+        let body = notice.to_bytes();
+        let bytes = state.kept.iter().map(|kept| kept.body.len()).sum::<usize>() + body.len();
+        if state.kept.len() >= KEPT_MAX || bytes > KEPT_BYTES_MAX {
             state.kept.clear();
             self.add(&mut state, LookAround::CALL, vec![]);
         }
-        self.add(&mut state, N::CALL, notice.to_bytes());
+        self.add(&mut state, N::CALL, body);
     }
 
     fn add(&self, state: &mut State, call: u16, body: Vec<u8>) {
@@ -109,6 +115,7 @@ impl Outbox {
         }))?;
         let taken = if request.outbox == self.id { request.taken } else { 0 };
         let mut state = self.state.lock();
+        let taken = taken.min(state.last);
         state.kept.retain(|kept| kept.number > taken);
         let Header { target, fs, session, .. } = answer.head;
         state.line = Some((line, Header { target, fs, session, ..Header::default() }));
@@ -151,9 +158,9 @@ impl Taken {
     /// The answer to `Listen` has come. True (net-NT3): look around, since notices of another outbox may be lost.
     pub fn begin(&self, reply: &ListenReply) -> bool {
         let mut state = self.state.lock();
-        let is_known = state.outbox == reply.outbox && reply.next <= state.taken + 1;
+        let is_known = state.outbox == reply.outbox && reply.next <= state.taken.saturating_add(1);
         if !is_known {
-            *state = TakenState { outbox: reply.outbox, taken: reply.next - 1 };
+            *state = TakenState { outbox: reply.outbox, taken: reply.next.saturating_sub(1) };
         }
         !is_known
     }
@@ -173,7 +180,7 @@ impl Taken {
     /// net-NT1: takes a notice, unless it is old or others are missing before it. True: the listener acts on it.
     fn take(&self, outbox: u64, number: u64) -> bool {
         let mut state = self.state.lock();
-        let is_next = state.outbox == outbox && number == state.taken + 1;
+        let is_next = state.outbox == outbox && state.taken.checked_add(1) == Some(number);
         if is_next {
             state.taken = number;
         }
@@ -237,7 +244,7 @@ impl Service for Listener {
         let mut begun = self.begun.lock();
         // Numbers of another outbox acknowledge no notice of this one.
         let taken = match begun.outbox {
-            0 if begun.early.len() < KEPT_MAX => {
+            0 if begun.early.len() < KEPT_MAX && body.len() <= EARLY_MAX => {
                 begun.early.push((*head, body.to_vec()));
                 0
             }

@@ -43,6 +43,7 @@ impl Core {
             mode: 0,
             judges: false,
             knows_groups: false,
+            own_locks: false,
         }
         .put(reply);
         Ok(Served::READ)

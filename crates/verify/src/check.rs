@@ -269,7 +269,8 @@ impl Found {
             }
         }
         let limit = self.limits.get(&3).copied().unwrap_or(0);
-        for session in self.sessions.iter().filter(|session| **session >= limit) {
+        // The upper 16 bits are the shard.
+        for session in self.sessions.iter().filter(|session| **session & ((1 << 48) - 1) >= limit) {
             out.push(format!("session {session} is not below the limit {limit}"));
         }
         if self.totals != Some(self.inodes.len() as u64) {

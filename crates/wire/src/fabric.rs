@@ -63,7 +63,7 @@ bodies! {
 /// Most peers in one answer.
 pub const PEERS_MAX: usize = 1024;
 /// Most frames in one answer.
-pub const FRAMES_MAX: usize = 4096;
+pub const FRAMES_MAX: usize = 1024;
 /// A trace goes on for so long after it was read.
 pub const TRACE_SEC: u64 = 10;
 

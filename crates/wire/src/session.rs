@@ -34,7 +34,7 @@ bodies! {
         observer: bool,
         /// The users that the session may act for; kept with the session. OSTs ignore it.
         claims: Claims,
-        /// The client's kernel keeps its locks to itself, so they do not exclude those of others: the MDT gives no locks to others meanwhile.
+        /// A client in the MDT's process asks to leave locks to its kernel, which then do not exclude those of others.
         own_locks: bool,
     }
     AttachReply {
@@ -53,6 +53,8 @@ bodies! {
         judges: bool,
         /// The MDT finds the groups of a user itself, and ignores those in a `Cred`.
         knows_groups: bool,
+        /// The client's locks are its kernel's. No other client gets one meanwhile.
+        own_locks: bool,
     }
     /// Reports that the client is alive, and the mode that it uses.
     KeepAlive { session: SessionId, mode: u32 }

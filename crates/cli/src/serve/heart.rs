@@ -66,20 +66,23 @@ struct Pace {
     looked: Instant,
     /// The pause before a look that is wanted.
     wanted: Duration,
+    /// The last look failed: what it was for is not done.
+    is_owed: bool,
 }
 
 impl Pace {
     /// When to look next.
     fn due(&self, poked: &Poked) -> Instant {
+        let each = if self.is_owed { self.each.min(BEAT_EACH) } else { self.each };
         match (poked.is_told, poked.is_wanted) {
             (true, _) => self.looked,
-            (false, true) => self.looked + self.wanted.min(self.each),
-            (false, false) => self.looked + self.each,
+            (false, true) => self.looked + self.wanted.min(each),
+            (false, false) => self.looked + each,
         }
     }
 
-    fn has_looked(&mut self, found: bool, now: Instant) {
-        self.looked = now;
+    fn has_looked(&mut self, found: bool, has_failed: bool, now: Instant) {
+        (self.looked, self.is_owed) = (now, has_failed);
         self.wanted = if found { WANTED_MIN } else { (self.wanted * 2).min(WANTED_MAX) };
     }
 }
@@ -116,19 +119,21 @@ impl Heart {
             .node
             .map(|node| (beat.mgs.clone(), Heartbeat { node, targets: beat.targets.clone(), leaving: true }));
         let each = if beat.node.is_some() { BEAT_EACH } else { LOOK_EACH };
-        let mut pace = Pace { each, looked: Instant::now(), wanted: WANTED_MIN };
+        let mut pace = Pace { each, looked: Instant::now(), wanted: WANTED_MIN, is_owed: false };
         let (heard, mut line) = (pokes.clone(), None::<Listening>);
         // A server reports at once; a client has the newest map, and begins to listen.
         pokes.poke(|poked| poked.is_told = true);
         let thread = std::thread::Builder::new().name("heart".into()).spawn(move || {
             let mut is_well = true;
             while heard.wait(&pace) {
-                // Before the look, so that a map that is made after it is told.
-                if !line.as_ref().is_some_and(Listening::is_open) {
+                // First the beat: without it the MGS takes the server for dead.
+                let mut result = beat.once();
+                if result.is_ok() && !line.as_ref().is_some_and(Listening::is_open) {
                     line = beat.mgs.watch(&heard).ok();
+                    // A map may have come before the line.
+                    result = result.and_then(|found| Ok(beat.once()? || found));
                 }
-                let result = beat.once();
-                pace.has_looked(matches!(result, Ok(true)), Instant::now());
+                pace.has_looked(matches!(result, Ok(true)), result.is_err(), Instant::now());
                 // Only changes are logged: a dead MGS does not answer for hours.
                 match (&result, is_well) {
                     (Err(e), true) => {
@@ -202,7 +207,7 @@ mod tests {
     #[test]
     fn a_heart_looks_at_once_when_told_and_more_seldom_the_longer_it_finds_nothing() {
         let looked = Instant::now();
-        let mut pace = Pace { each: LOOK_EACH, looked, wanted: WANTED_MIN };
+        let mut pace = Pace { each: LOOK_EACH, looked, wanted: WANTED_MIN, is_owed: false };
         let due = |pace: &Pace, is_told, is_wanted| {
             pace.due(&Poked { ends: false, is_told, is_wanted }).saturating_duration_since(pace.looked)
         };
@@ -211,10 +216,12 @@ mod tests {
         let mut pauses = vec![];
         for _ in 0..9 {
             pauses.push(due(&pace, false, true).as_millis());
-            pace.has_looked(false, looked);
+            pace.has_looked(false, false, looked);
         }
         assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        pace.has_looked(true, looked);
+        pace.has_looked(true, false, looked);
         assert_eq!(due(&pace, false, true), WANTED_MIN);
+        pace.has_looked(false, true, looked);
+        assert_eq!(due(&pace, false, false), BEAT_EACH, "what a failed look was for is not forgotten");
     }
 }

@@ -12,7 +12,7 @@ use wire::notice::WatchMap;
 use wire::{Header, Request};
 
 use crate::exit::Failure;
-use crate::reach::{self, ANSWER_WAIT_MAX, MGS};
+use crate::reach::{self, MGS};
 use crate::serve::servers::{Node, Role};
 use crate::stop::Event;
 
@@ -94,8 +94,11 @@ impl MgsPeers {
     }
 }
 
+/// Longest wait for a line: heartbeats wait behind it.
+const WATCH_MAX: Duration = Duration::from_secs(2);
+
 fn watch(mgs: &dyn Peer, heard: Arc<dyn Service>) -> anyhow::Result<Listening> {
-    let (head, deadline) = (Header { target: MGS, ..Header::default() }, Instant::now() + ANSWER_WAIT_MAX);
+    let (head, deadline) = (Header { target: MGS, ..Header::default() }, Instant::now() + WATCH_MAX);
     let mut into = Buf::new();
     let mut call = net::rpc::prepare(head, &WatchMap {}, &[], &mut into, deadline);
     let (head, body, line) = mgs.listen(&mut call, heard)?;

@@ -16,12 +16,15 @@ use wire::session::KeepAliveReply;
 use wire::{Header, Request, Wire};
 
 use crate::session::identity::Identity;
+use crate::session::sharing::Attach;
 
 /// The line to the MDT.
 #[derive(Default)]
 pub(crate) struct Ear {
     taken: Arc<Taken>,
     line: Mutex<Option<(Listening, Arc<Listener>)>>,
+    /// One thread begins a line at a time, so that the last one that the MDT knows is the one that is kept.
+    beginning: Mutex<()>,
     /// Notices that the last keep-alive's answer told of and that had not come. They may be under way.
     missing: Mutex<Option<u64>>,
 }
@@ -51,9 +54,10 @@ impl Ear {
         head: Header,
         deadline: Instant,
     ) -> Result<(), rpc::RpcError> {
-        let weak = Arc::downgrade(id);
+        let _one = self.beginning.lock();
+        let (weak, since) = (Arc::downgrade(id), id.sharing.attach());
         let hear = move |head: &Header, body: &[u8]| {
-            weak.upgrade().iter().for_each(|id| heard(id, head, body));
+            weak.upgrade().iter().for_each(|id| heard(id, since, head, body));
         };
         let listener = Listener::new(self.taken.clone(), Box::new(hear));
         let mut into = Buf::new();
@@ -92,10 +96,10 @@ fn refused(fault: &Fault) {
 }
 
 /// client-EA1. A malformed notice counts as `LookAround`.
-fn heard(id: &Identity, head: &Header, body: &[u8]) {
+fn heard(id: &Identity, since: Attach, head: &Header, body: &[u8]) {
     match head.call {
         ModeChanged::CALL => match ModeChanged::from_bytes(body) {
-            Ok(notice) => id.sharing.told(notice.mode),
+            Ok(notice) => id.sharing.told(since, notice.mode),
             Err(_) => look_around(id),
         },
         LocksFree::CALL => match LocksFree::from_bytes(body) {

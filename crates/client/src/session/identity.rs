@@ -21,7 +21,9 @@ pub(crate) struct Identity {
     pub name: String,
     pub observer: bool,
     pub claims: Claims,
-    pub own_locks: bool,
+    pub wants_own_locks: bool,
+    /// The MDT leaves locks to this client's kernel.
+    pub own_locks: AtomicBool,
     /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
     pub judges: AtomicBool,
     pub knows_groups: AtomicBool,

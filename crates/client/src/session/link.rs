@@ -126,11 +126,12 @@ impl Link {
         let (peer, incarnation) = self.ready(attach_until())?;
         let session = self.session();
         let head = Header { session, ..self.header() };
+        let since = self.id.sharing.attach();
         let req = KeepAlive { session, mode: self.id.sharing.mode() };
         let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
             Ok((answer, _, Ok(reply))) => {
                 if self.is_mdt && answer.incarnation == incarnation {
-                    self.id.sharing.heard(reply.mode);
+                    self.id.sharing.heard(since, reply.mode);
                     if self.id.ear.is_due(&reply) {
                         self.listen(&*peer, deadline);
                     }
@@ -471,6 +472,10 @@ impl Link {
         if self.is_mdt {
             self.id.session.store(fresh.0, Ordering::Release);
             self.id.judges.store(reply.judges, Ordering::Relaxed);
+            // The first attach decides: the kernel is told at the mount.
+            if !self.was_attached() {
+                self.id.own_locks.store(reply.own_locks, Ordering::Relaxed);
+            }
             self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
         }
         attached.last = Some((incarnation, fresh));
@@ -494,7 +499,7 @@ impl Link {
         deadline: Instant,
     ) -> Result<(), Attempt> {
         let sharing = &self.id.sharing;
-        if !sharing.is_shared() || reply.mode.is_multiple_of(2) {
+        if !sharing.is_shared() || sharing.is_beginning() || reply.mode.is_multiple_of(2) {
             sharing.want(reply.mode);
             return Ok(());
         }
@@ -577,7 +582,7 @@ impl Link {
             name: self.id.name.clone(),
             observer: self.id.observer,
             claims: self.id.claims.clone(),
-            own_locks: self.id.own_locks && peer.is_fate_shared(),
+            own_locks: self.id.wants_own_locks && peer.is_fate_shared(),
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {

@@ -78,7 +78,7 @@ struct State {
     flockers: HashMap<(Fid, u64), Handle>,
     waiting: HashMap<u64, Waiting>,
     /// Tickets whose locks are free, as the MDT told.
-    free: Vec<u64>,
+    free: BTreeSet<u64>,
     /// All tickets are to be looked at: notices may be lost.
     looks: bool,
     owed: Vec<Debt>,

@@ -45,8 +45,10 @@ const CLOSE_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Sharing {
     mode: AtomicU32,
-    /// What the MDT wants.
-    wanted: AtomicU32,
+    /// What the MDT wants: how often this client attached in the upper half, and the mode.
+    wanted: AtomicU64,
+    /// It was alone, and begins to share: what it knew better is not told yet, so it must not say that it shares.
+    is_beginning: AtomicBool,
     /// Rings when that changes.
     pub due: Bell,
     /// How often others came.
@@ -63,6 +65,10 @@ pub(crate) struct Sharing {
     /// client-H6: OSTs that are in use.
     targets: Mutex<HashMap<TargetId, CaughtUp>>,
 }
+
+/// An attach to the MDT.
+#[derive(Clone, Copy)]
+pub(crate) struct Attach(u64);
 
 #[derive(Default)]
 struct Held {
@@ -110,18 +116,32 @@ impl Sharing {
     pub fn is_shared(&self) -> bool {
         self.mode() % 2 == 1
     }
+    /// An attach has told the mode. Words of the MDT from before it count no more: after a restart modes are counted anew.
     pub fn want(&self, mode: u32) {
-        self.wanted.store(mode, Ordering::SeqCst);
+        let next = |wanted: u64| Some((wanted >> 32).wrapping_add(1) << 32 | u64::from(mode));
+        let _ = self.wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+    }
+    fn wanted(&self) -> u32 {
+        self.wanted.load(Ordering::SeqCst) as u32
+    }
+    /// Names the last attach, for `told` and `heard`. Take it before the request whose answer they are given.
+    pub fn attach(&self) -> Attach {
+        Attach(self.wanted.load(Ordering::SeqCst) >> 32)
+    }
+    pub fn is_beginning(&self) -> bool {
+        self.is_beginning.load(Ordering::SeqCst)
     }
     /// The MDT has said by which mode to live. Modes rise, so an older word that comes late does not count.
-    pub fn told(&self, mode: u32) {
-        if self.wanted.fetch_max(mode, Ordering::SeqCst) < mode {
+    pub fn told(&self, since: Attach, mode: u32) {
+        let is_newer = |wanted: u64| wanted >> 32 == since.0 && (wanted as u32) < mode;
+        let next = |wanted: u64| is_newer(wanted).then_some(since.0 << 32 | u64::from(mode));
+        if self.wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok() {
             self.due.ring();
         }
     }
     /// The MDT's answer to a sign of life.
-    pub fn heard(&self, mode: u32) {
-        self.told(mode);
+    pub fn heard(&self, since: Attach, mode: u32) {
+        self.told(since, mode);
         if !self.is_shared() && mode == self.mode() {
             self.times_alone.fetch_add(1, Ordering::SeqCst);
         }
@@ -130,7 +150,7 @@ impl Sharing {
         self.times_alone.load(Ordering::SeqCst)
     }
     fn is_due(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst) != self.mode() || self.owes_hold.load(Ordering::SeqCst)
+        self.wanted() != self.mode() || self.owes_hold.load(Ordering::SeqCst)
     }
     /// The MDT counts anew after a restart; what it means is the same.
     pub fn renew(&self, mode: u32) {
@@ -146,6 +166,7 @@ impl Sharing {
             self.seasons.fetch_add(1, Ordering::SeqCst);
         }
         self.renew(mode);
+        self.is_beginning.store(false, Ordering::SeqCst);
         self.owes_hold.store(mode % 2 == 1, Ordering::SeqCst);
     }
 
@@ -369,7 +390,7 @@ impl Fs {
         if !self.id.sharing.is_due() {
             return;
         }
-        let wanted = self.id.sharing.wanted.load(Ordering::SeqCst);
+        let wanted = self.id.sharing.wanted();
         match wanted % 2 {
             0 => self.be_alone(wanted),
             _ => {
@@ -389,6 +410,7 @@ impl Fs {
     fn be_alone(&self, mode: u32) {
         self.id.sharing.held.lock().clear();
         self.id.sharing.owes_hold.store(false, Ordering::SeqCst);
+        self.id.sharing.is_beginning.store(false, Ordering::SeqCst);
         // What is known of open files is as old as their last section, and the MDT has let go of them.
         for file in self.files.all() {
             let mut meta = file.meta.lock();
@@ -406,6 +428,8 @@ impl Fs {
             tracing::info!("another client comes in: from here on nothing is cached");
             // Counted before the mode: who sees this client alone later sees that it was not.
             sharing.seasons.fetch_add(1, Ordering::SeqCst);
+            // Until step 5, also if the MDT restarts meanwhile.
+            sharing.is_beginning.store(true, Ordering::SeqCst);
         }
         sharing.mode.store(mode, Ordering::SeqCst);
         let since = Instant::now();
@@ -435,6 +459,7 @@ impl Fs {
         self.leave_late_closes(deadline)?;
         self.files.all().iter().for_each(|file| _ = sharing.note_open(file));
         sharing.owes_hold.store(false, Ordering::SeqCst);
+        sharing.is_beginning.store(false, Ordering::SeqCst);
         for part in sharing.hold() {
             self.ask_until(Fid::ROOT, &part, deadline)?;
         }

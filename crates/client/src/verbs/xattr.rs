@@ -24,7 +24,8 @@ const FID: &[u8] = b"stria.fid";
 const PATH: &[u8] = b"stria.path";
 const DF: &[u8] = b"stria.df";
 const NET: &[u8] = b"stria.net";
-const TRACE: &[u8] = b"stria.net.trace.";
+/// Begins the name of the attribute that traces frames.
+pub const TRACE_ATTRIBUTE: &[u8] = b"stria.net.trace.";
 const DU: &[u8] = b"stria.du";
 const VIRTUAL: &[u8] = b"stria.";
 const SECURITY: &[u8] = b"security.";
@@ -45,7 +46,7 @@ impl Fs {
             PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
             DF => self.df_json().map(String::into_bytes),
             NET => Ok(self.net_stat()),
-            _ if name.starts_with(TRACE) => self.net_trace(&name[TRACE.len()..]),
+            _ if name.starts_with(TRACE_ATTRIBUTE) => self.net_trace(&name[TRACE_ATTRIBUTE.len()..]),
             DU => self.du_json(fid, cred).map(String::into_bytes),
             _ if name.starts_with(VIRTUAL) => Err(Code::NoData.into()),
             // The kernel asks for the capabilities of each file that is written, for any user.

@@ -32,7 +32,8 @@ pub const SESSIONS_MAX: usize = 32_768;
 const NAMED_MAX: usize = 4;
 
 impl Core {
-    pub fn on_attach(&self, req: &Attach) -> Result<AttachReply, Fault> {
+    /// `is_local`: the client is in this process.
+    pub fn on_attach(&self, req: &Attach, is_local: bool) -> Result<AttachReply, Fault> {
         let joined = self.joined()?;
         if req.fs_uuid != joined.fs_uuid {
             return Err(Fault::new(
@@ -46,8 +47,7 @@ impl Core {
         if req.observer {
             return Ok(self.attach_reply(SessionId(0), vec![]));
         }
-        let session = self.find_or_begin(req)?;
-        self.note_own_locks(session.id, req.own_locks);
+        let session = self.find_or_begin(req, is_local)?;
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
         // A new session is durable before it is used, so that its requests can be replayed after a power loss. One flush serves all
         // clients that attach at the same time.
@@ -58,7 +58,7 @@ impl Core {
         Ok(self.attach_reply(session.id, slots))
     }
 
-    fn find_or_begin(&self, req: &Attach) -> Result<Arc<Session>, Fault> {
+    fn find_or_begin(&self, req: &Attach, is_local: bool) -> Result<Arc<Session>, Fault> {
         let _one = self.ending.lock();
         let now = self.clock.boot_ms();
         // 1. The same client again, after a reconnect or a restart of this server.
@@ -66,12 +66,17 @@ impl Core {
             session.touch(now);
             return Ok(session);
         }
+        // mds-K5: others may hold locks, or be about to reclaim them.
+        let has_own_locks = req.own_locks && is_local && self.sessions.count() == 0;
         // 2. Other sessions: evict dead ones, wait until the live ones share.
         self.end_dead(now)?;
         self.check_sessions()?;
         self.wait_for_others(req.client, now)?;
         // 3. A new session.
         let session = self.begin_session(req, now)?;
+        if has_own_locks {
+            self.locks.leave_to(session.id);
+        }
         assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
         Ok(session)
     }
@@ -175,6 +180,7 @@ impl Core {
             mode: self.sharers.mode(),
             judges: self.judges(),
             knows_groups: self.knows_groups(),
+            own_locks: self.locks.are_own_of(session),
         }
     }
 
@@ -241,6 +247,8 @@ impl Core {
             }
         }
         self.reap_overdue();
+        // No session begins between the count and the change of mode.
+        let _one = self.ending.lock();
         let before = self.sharers.mode();
         self.sharers.rest(self.sessions.count(), now);
         self.tell_mode(before);

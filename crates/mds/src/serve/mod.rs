@@ -74,7 +74,7 @@ impl Core {
             return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
         }
         let done = match head.call {
-            Attach::CALL => self.on_attach(&parse(body)?).map(plain),
+            Attach::CALL => self.on_attach(&parse(body)?, answer.is_local()).map(plain),
             Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),

@@ -48,6 +48,15 @@ impl Locks {
         }
     }
 
+    /// mds-K5: locks are left to the kernel of a session that began while there was no other. The caller holds `ending`.
+    pub fn leave_to(&self, session: SessionId) {
+        let before = self.own.swap(session.0, Ordering::SeqCst);
+        assert_eq!(before, 0, "mds-K5: the session before has ended");
+    }
+    pub fn are_own_of(&self, session: SessionId) -> bool {
+        session.0 != 0 && self.own.load(Ordering::SeqCst) == session.0
+    }
+
     fn shard(&self, (fid, space): Resource) -> &Mutex<LockTable> {
         let at = if space == LockSpace::Posix { 0 } else { 1 + fid.0 as usize % SHARDS };
         &self.shards[at]
@@ -199,14 +208,6 @@ impl Core {
             self.end_grace();
         }
         Ok(ReclaimReply { refused })
-    }
-
-    /// mds-K5: notes whether the session's kernel keeps its locks.
-    pub fn note_own_locks(&self, session: SessionId, is_so: bool) {
-        match is_so {
-            true => self.locks.own.store(session.0, Ordering::SeqCst),
-            false => self.forget_own_locks(session),
-        }
     }
 
     fn forget_own_locks(&self, session: SessionId) {

@@ -219,7 +219,7 @@ fn never_made(shard: Shard, ids: &Ids, changelog: &Changelog) -> Vec<(Key, Key)>
     let next_shard = shard.0.checked_add(1).map(|next| Fid::new(Shard(next), 0).0);
     let of_fids = [INODE, INLINE, XATTRS, ORPHAN, DEAD, COUNTS];
     let mut all = of_fids.map(|kind| of_kind(kind, Fid::new(shard, fid).0, next_shard)).to_vec();
-    all.push(of_kind(SESSION, session.0, None));
+    all.push(of_kind(SESSION, Fid::new(shard, session.0).0, None));
     all.push(of_kind(CHANGE, changelog.next(), None));
     all
 }

@@ -19,6 +19,8 @@ pub struct Waiter {
     pub ticket: u64,
     pub asked_ms: u64,
     pub ask: Ask,
+    /// Its client was told that its turn has come, and has not asked since.
+    pub is_told: bool,
 }
 
 /// The effect of a change on other parts of the table.
@@ -106,10 +108,17 @@ impl Queue {
         waiter.is_none_or(|w| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask))
     }
 
-    /// Sessions and tickets of the waiters that would be granted their locks now.
-    pub fn due_waiters(&self) -> Vec<(SessionId, u64)> {
-        let is_due = |w: &&Waiter| self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask);
-        self.waiting.iter().filter(is_due).map(|w| (w.ask.owner.session, w.ticket)).collect()
+    /// Sessions and tickets of the waiters that would be granted their locks now. Each is told once until it asks.
+    pub fn take_due(&mut self) -> Vec<(SessionId, u64)> {
+        let is_due =
+            |w: &Waiter| !w.is_told && self.conflict(&w.ask).is_none() && !self.is_others_turn(&w.ask);
+        let due: Vec<usize> = (0..self.waiting.len()).filter(|n| is_due(&self.waiting[*n])).collect();
+        let tell = |n: usize| {
+            let waiter = &mut self.waiting[n];
+            waiter.is_told = true;
+            (waiter.ask.owner.session, waiter.ticket)
+        };
+        due.into_iter().map(tell).collect()
     }
 
     /// Sets the owner's locks in the range to `ask`, whatever others hold, and drops its queue position.

@@ -13,7 +13,7 @@ use crate::session::request::Sent;
 impl Fs {
     /// True if locks are taken at the MDT, and not by the kernel alone (decision 0015).
     pub fn has_locks(&self) -> bool {
-        !self.settings.observer && !(self.settings.own_locks && self.is_fate_shared())
+        !self.settings.observer && !self.id.own_locks.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// A lock that conflicts with `lock`, if there is one. Its pid is 0 if another client holds it.
@@ -108,6 +108,11 @@ impl Fs {
                 // The MDT has changed nothing. Changes by another thread of the owner stay.
                 _ if space != LockSpace::Flock && state.held_of(fid, space, owner) == left => {
                     before.iter().for_each(|held| state.grant(fid, held));
+                }
+                // The MDT may not have come to the release of the old lock, as while it waits for reclaims.
+                _ if space == LockSpace::Flock && before != left => {
+                    state.owed.push(Debt::Restore { fid, space, owner, range: Range::ALL });
+                    self.id.locks.changed.notify_all();
                 }
                 _ => {}
             }

@@ -127,9 +127,15 @@ impl Fs {
     fn keep_places(&self, waiting: Vec<WaitingLock>) -> Result<(), Fault> {
         let fid = waiting[0].fid;
         let ready = self.ask(fid, &AwaitLocks { waiting })?.ready;
-        let ready = self.id.locks.state.lock().take_askable(ready);
-        ready.into_iter().for_each(|ticket| self.ask_waiting(ticket));
+        ready.into_iter().for_each(|ticket| self.ask_if_waiting(ticket));
         Ok(())
+    }
+
+    /// Asks for a ticket whose lock is free. Tickets behind it are not marked yet: a signal ends their waits at once.
+    fn ask_if_waiting(&self, ticket: u64) {
+        if !self.is_stopping() && self.id.locks.state.lock().take_askable(ticket) {
+            self.ask_waiting(ticket);
+        }
     }
 
     fn pay(&self, debt: Debt) -> Result<(), Fault> {
@@ -200,18 +206,15 @@ fn pieces(whole: &FileLock, held: &[FileLock]) -> Vec<FileLock> {
 }
 
 impl State {
-    /// Of these tickets, those to ask for now, marked as being asked for. A ticket that is being asked for is asked for again.
-    fn take_askable(&mut self, tickets: Vec<u64>) -> Vec<u64> {
-        let mut take = |ticket: &u64| {
-            let Some(waiting) = self.waiting.get_mut(ticket) else { return false };
-            if waiting.is_asked {
-                waiting.is_free = true;
-                return false;
-            }
-            waiting.is_asked = true;
-            true
-        };
-        tickets.into_iter().filter(|ticket| take(ticket)).collect()
+    /// True if this ticket is to be asked for now; it is marked so. A ticket that is being asked for is asked for again.
+    fn take_askable(&mut self, ticket: u64) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&ticket) else { return false };
+        if waiting.is_asked {
+            waiting.is_free = true;
+            return false;
+        }
+        waiting.is_asked = true;
+        true
     }
 
     fn places(&self) -> Vec<WaitingLock> {
@@ -231,7 +234,6 @@ pub(crate) fn wait_loop(weak: &Weak<Fs>) {
         let (owed, free, places) = {
             let mut state = fs.id.locks.state.lock();
             let free = std::mem::take(&mut state.free);
-            let free = state.take_askable(free);
             let is_due = std::mem::take(&mut state.looks) || Instant::now() >= keep_at;
             let places = if is_due { state.places() } else { vec![] };
             if state.owed.is_empty() && free.is_empty() && places.is_empty() {
@@ -242,7 +244,7 @@ pub(crate) fn wait_loop(weak: &Weak<Fs>) {
             }
             (std::mem::take(&mut state.owed), free, places)
         };
-        free.into_iter().for_each(|ticket| fs.ask_waiting(ticket));
+        free.into_iter().for_each(|ticket| fs.ask_if_waiting(ticket));
         let mut failed: Option<Fault> = None;
         for debt in owed {
             if let Err(fault) = fs.pay(debt) {
