@@ -241,3 +241,26 @@ fn two_thousand_waits_leave_the_mdt_free() {
     a.set_lock(held, &lock(Flock, 1, Unlock, 0, u64::MAX)).expect("released");
     waits.iter().for_each(|told| assert_eq!(end_of(told), Ok(LockAnswer::Granted)));
 }
+
+/// During the grace period the MDT does not come to the release of the old lock.
+#[test]
+fn a_conversion_that_is_interrupted_while_others_reclaim_leaves_no_lock() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.sessions_live(Duration::from_secs(4));
+    let (a, b) = (cluster.mount(), cluster.mount());
+    let (fid, h) = make(&a, "f");
+    assert_eq!(a.set_lock(h, &lock(Flock, 1, Read, 0, u64::MAX)), Ok(LockAnswer::Granted));
+    // Its session stays for its time-out, and the grace period with it.
+    b.abort();
+    cluster.crash_mdt(Crash::KeepAll);
+    // A keep-alive finds the restart, and the lock is reclaimed.
+    std::thread::sleep(Duration::from_millis(2000));
+    let told = wait(&a, h, 7, lock(Flock, 1, Write, 0, u64::MAX));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(a.interrupt_lock(7), "it waits while others may reclaim");
+    assert_eq!(end_of(&told), Ok(LockAnswer::Interrupted));
+    let c = cluster.mount();
+    let other = c.open(fid, OpenFlags::read_write()).expect("open").0;
+    let told = wait(&c, other, 8, lock(Flock, 2, Write, 0, u64::MAX));
+    assert_eq!(end_of(&told), Ok(LockAnswer::Granted), "no lock is left behind");
+}

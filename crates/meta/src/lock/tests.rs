@@ -312,3 +312,24 @@ fn random_owners_get_what_the_bytes_say() {
     }
     assert!(["Granted", "Conflict", "Wait", "Deadlock"].iter().all(|o| outcomes[*o] > 100), "{outcomes:?}");
 }
+
+#[test]
+fn a_waiter_is_told_of_its_turn_once_until_it_asks() {
+    let mut locks = LockTable::default();
+    locks.ask(&ask(Flock, 1, Write, 0, 9), 0);
+    for owner in 2..6 {
+        assert_eq!(locks.ask(&waiting(ask(Flock, owner, Read, 0, 9), owner), 0), Wait);
+    }
+    locks.ask(&ask(Flock, 1, Unlock, 0, 9), 0);
+    assert_eq!(locks.take_woken().len(), 4);
+    // One takes its lock. The others were told already.
+    assert_eq!(locks.ask(&waiting(ask(Flock, 2, Read, 0, 9), 2), 0), Granted);
+    assert!(locks.take_woken().is_empty());
+    // A writer comes before the others ask: they wait anew, and are told anew.
+    locks.ask(&ask(Flock, 2, Unlock, 0, 9), 0);
+    assert_eq!(locks.ask(&ask(Flock, 9, Write, 0, 9), 0), Granted);
+    assert_eq!(locks.ask(&waiting(ask(Flock, 3, Read, 0, 9), 3), 0), Wait);
+    locks.take_woken();
+    locks.ask(&ask(Flock, 9, Unlock, 0, 9), 0);
+    assert_eq!(locks.take_woken(), [(SessionId(0), 3)]);
+}
