@@ -196,6 +196,8 @@ impl Fake {
         let listener = socket(if address.is_unix() { Domain::UNIX } else { address.domain() });
         listener.bind(&address).expect("bound");
         listener.listen(64).expect("it listens");
+        // For `accept`: a client that does not come fails the test.
+        listener.set_read_timeout(Some(PATIENCE)).expect("set");
         let nid = match listener.local_addr().expect("bound").as_socket() {
             Some(bound) => format!("{bound}@tcp0"),
             None => nid.to_string(),

@@ -239,6 +239,8 @@ fn check(outcome: &Outcome, frames: &Frames<'_>) -> bool {
 #[test]
 fn a_client_gives_each_request_the_answer_in_a_mutated_stream_or_none() {
     let door = TcpListener::bind("127.0.0.1:0").expect("bound");
+    // For `accept`: a client that does not come fails the test.
+    socket2::SockRef::from(&door).set_read_timeout(Some(PATIENCE)).expect("set");
     let nid = format!("{}@tcp0", door.local_addr().expect("bound"));
     let mut answered = 0;
     for n in 0..inputs() {
