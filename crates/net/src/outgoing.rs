@@ -326,6 +326,7 @@ mod tests {
     use std::io::Read;
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
+    use std::time::Duration;
 
     #[derive(Default)]
     struct Semaphore {
@@ -340,8 +341,9 @@ mod tests {
         }
         fn take(&self) {
             let mut count = self.count.lock();
-            self.changed.wait_while(&mut count, |count| *count == 0);
-            *count -= 1;
+            // The other thread may have failed.
+            let _ = self.changed.wait_while_for(&mut count, |count| *count == 0, Duration::from_secs(20));
+            *count = count.saturating_sub(1);
         }
     }
 
