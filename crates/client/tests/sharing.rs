@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use client::{Fs, Handle, OpenFlags, SetAttr, Settings};
 use common::{Cluster, Wiring, pattern, read};
@@ -606,4 +606,32 @@ fn a_listing_goes_on_behind_what_is_kept() {
     }
     assert!(all.windows(2).all(|w| w[0].cookie < w[1].cookie));
     assert_eq!(all.len(), NAMES + 2);
+}
+
+/// client-H2: an OST is down, so a client that begins to share cannot tell what it knows better. The MDT restarts meanwhile: the client does not
+/// say then that it shares, and no other comes in before it has told.
+#[test]
+fn h2_who_only_begins_to_share_does_not_say_after_a_restart_that_it_shares() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    cluster.sessions_live(Duration::from_secs(10));
+    let a = cluster.mount_lazy();
+    let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+    let (attr, h) = a.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).expect("create");
+    a.write(h, 0, &[7; 100_000]).expect("acknowledged, and its size is not told");
+    let ost = cluster.process(common::ost_target(0));
+    cluster.hub.remove(common::ost_target(0));
+    let hasty = Settings { op_timeout: Duration::from_millis(400), ..cluster.settings() };
+    cluster.try_mount(hasty.clone()).map(drop).expect_err("it must be told first");
+    let until = Instant::now() + Duration::from_secs(20);
+    while !a.is_shared() {
+        assert!(Instant::now() < until, "the other's wish is heard");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    cluster.crash_mdt(Crash::KeepAll);
+    for _ in 0..6 {
+        cluster.try_mount(hasty.clone()).map(drop).expect_err("it is not told yet");
+    }
+    cluster.hub.add(common::ost_target(0), ost);
+    let b = cluster.mount();
+    assert_eq!(b.getattr(attr.fid).expect("it is there").size, 100_000);
 }
