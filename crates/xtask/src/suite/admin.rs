@@ -150,7 +150,7 @@ fn net(b: &mut Bench) -> Result<()> {
     let names = before.iter().filter_map(|process| process["process"].as_str()).collect::<Vec<_>>();
     if b.cluster.wiring() == Wiring::Local {
         // Calls of this mount are no frames; those of the tools are.
-        ensure!(lines.contains("NetStat") && names.len() == 2, "{names:?}: {lines}");
+        ensure!(lines.contains("NetTrace") && names.len() == 2, "{names:?}: {lines}");
         return Ok(fs::remove_dir_all(dir)?);
     }
     ensure!(
