@@ -133,9 +133,11 @@ fn net(b: &mut Bench) -> Result<()> {
     };
     let before = look()?;
     let stria = b.cluster.bin().to_owned();
+    // Into a file: a pipe that is not read would hold the tool up.
+    let traced = b.cluster.dir.join("traced");
     let mut tracing = Command::new(stria)
         .args(["net", "trace", "-j", "--seconds", "2", &mount])
-        .stdout(Stdio::piped())
+        .stdout(File::create(&traced)?)
         .spawn()?;
     // It begins to look when it has reached all processes.
     while tracing.try_wait()?.is_none() {
@@ -145,8 +147,7 @@ fn net(b: &mut Bench) -> Result<()> {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     ensure!(frames(&look()?, "frames_in") > frames(&before, "frames_in"), "frames are counted");
-    let traced = tracing.wait_with_output()?;
-    let lines = String::from_utf8(traced.stdout)?;
+    let lines = fs::read_to_string(&traced)?;
     let names = before.iter().filter_map(|process| process["process"].as_str()).collect::<Vec<_>>();
     if b.cluster.wiring() == Wiring::Local {
         // Calls of this mount are no frames; those of the tools are.
