@@ -123,7 +123,10 @@ const CALLS: &[Call] = &[
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         other => bail!("{other:?}"),
     }),
-    ("create", |dir, n| Ok(drop(File::create_new(dir.join(format!("c{n}")))?))),
+    ("create", |dir, n| {
+        File::create_new(dir.join(format!("c{n}")))?;
+        Ok(())
+    }),
     ("write and fsync", |dir, n| {
         let mut file = File::create(dir.join(format!("w{}", n % 8)))?;
         file.write_all(&[n as u8; 100_000])?;
