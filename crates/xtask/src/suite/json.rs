@@ -63,7 +63,7 @@ fn enable_gateways(b: &Bench, mount: &str, path: &str) -> Result<()> {
 /// The schema of a command line: its first words that are no options or paths.
 fn schema_of(line: &str) -> Result<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let with_verb = ["bench", "changelog", "damage", "mdt", "mkfs", "ost", "scrub"];
+    let with_verb = ["bench", "changelog", "damage", "mdt", "mkfs", "net", "ost", "scrub"];
     let first = *words.first().context("a command")?;
     let names = match first {
         "gateway" => &words[..3],

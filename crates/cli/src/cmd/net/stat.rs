@@ -94,21 +94,12 @@ impl Line {
             out += &format!(", {} threads serve, frames take {used} of {max}", self.workers);
         }
         out += &format!(
-            "\n    {:<24} {:>5} {:>9} {:>12} {:>12} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
-            "peer",
-            "conns",
-            "under way",
-            "frames out",
-            "frames in",
-            "out",
-            "in",
-            "waits",
-            "connects",
-            "failures"
+            "\n    {:<22} {:>5} {:>5} {:>10} {:>10} {:>7} {:>7} {:>7} {:>7} {:>6}\n",
+            "peer", "conns", "busy", "frames out", "frames in", "out", "in", "waits", "opened", "failed"
         );
         for p in &self.peers {
             out += &format!(
-                "    {:<24} {:>5} {:>9} {:>12} {:>12} {:>9} {:>9} {:>8} {:>8} {:>8}\n",
+                "    {:<22} {:>5} {:>5} {:>10} {:>10} {:>7} {:>7} {:>7} {:>7} {:>6}\n",
                 p.peer,
                 p.connections,
                 p.under_way,
