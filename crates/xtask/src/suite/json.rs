@@ -113,7 +113,7 @@ fn every_command(b: &mut Bench) -> Result<()> {
          changelog read -j json {mount}
          mdt stat -j {mount}
          net stat -j {mount}
-         net trace -j -n 3 --seconds 10 {mount}
+         net trace -j -n 1 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
          mdt restore -j backup.stria restored.img --size 256M
          mdt bench dev.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create -j
