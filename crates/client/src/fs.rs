@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use net::Fabric;
+use net::{Bell, Fabric};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use types::{Buf, Code, Fault, Fid, FsId, MirrorId, SessionId, Time, Uuid};
 use wire::map::ClusterMap;
@@ -17,7 +17,6 @@ use crate::cache::files::{Body, File, Files, For, Opened};
 use crate::cache::listing::Listings;
 use crate::cache::names::NameLocks;
 use crate::cache::removed::Removed;
-use crate::session::bell::Bell;
 use crate::session::cluster::Cluster;
 use crate::session::gone::Gone;
 use crate::session::identity::Identity;
@@ -373,26 +372,20 @@ impl File {
 }
 
 /// As `wait_for_stop`, and returns early when the bell rings.
-pub(crate) fn wait_for_bell(
-    weak: &Weak<Fs>,
-    time: Duration,
-    bell: impl Fn(&Identity) -> &Bell,
-) -> Result<(), Stopped> {
+pub(crate) fn wait_for_bell(weak: &Weak<Fs>, time: Duration, bell: fn(&Identity) -> &Bell) -> bool {
     let until = Instant::now() + time;
-    loop {
-        let fs = weak.upgrade().filter(|fs| !fs.is_stopping()).ok_or(Stopped)?;
+    let living = || weak.upgrade().filter(|fs| !fs.is_stopping());
+    while let Some(fs) = living() {
         let id = fs.id.clone();
         // No thread keeps the client while it sleeps.
         drop(fs);
         let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || bell(&id).sleep(left.min(TICK_MAX)) {
-            return if weak.upgrade().is_some_and(|fs| !fs.is_stopping()) { Ok(()) } else { Err(Stopped) };
+        if left.is_zero() || bell(&id).wait(left.min(TICK_MAX)) {
+            return living().is_none();
         }
     }
+    true
 }
-
-/// The client has ended.
-pub(crate) struct Stopped;
 
 /// Waits for the client's end, at most `time`. True: it has ended.
 pub(crate) fn wait_for_stop(weak: &Weak<Fs>, time: Duration) -> bool {

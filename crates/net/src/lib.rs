@@ -15,6 +15,7 @@ use std::time::Instant;
 use types::Buf;
 use wire::Header;
 
+mod bell;
 mod bufs;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
@@ -57,6 +58,7 @@ pub trait Service: Send + Sync {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>);
 }
 
+pub use bell::Bell;
 pub use later::{Answer, Later, Line};
 pub use line::{Answered, Listening};
 

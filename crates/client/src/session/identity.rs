@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
+use net::Bell;
 use parking_lot::{Condvar, Mutex};
 use types::{FsId, Uuid};
 use wire::session::Claims;
 
-use crate::session::bell::Bell;
 use crate::session::ear::Ear;
 use crate::session::gone::Gone;
 use crate::session::locks::Locks;

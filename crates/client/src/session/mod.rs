@@ -2,7 +2,6 @@
 
 pub(crate) mod asks;
 pub(crate) mod batch;
-pub(crate) mod bell;
 pub(crate) mod cluster;
 pub(crate) mod ear;
 pub(crate) mod gone;

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use net::Bell;
 use parking_lot::Mutex;
 use types::{Attr, Code, Fault, Fid, TargetId};
 use wire::meta::Settle;
@@ -30,7 +31,6 @@ use crate::Fs;
 use crate::cache::content::Changing;
 use crate::cache::files::File;
 use crate::cache::files::Found;
-use crate::session::bell::Bell;
 use crate::session::request::Answer;
 use crate::wait_for_bell;
 
@@ -600,7 +600,7 @@ impl Drop for Section<'_> {
 /// The thread that changes modes.
 pub(crate) fn share_loop(weak: &Weak<Fs>) {
     let mut silent_until = Instant::now();
-    while wait_for_bell(weak, TICK, |id| &id.sharing.due).is_ok() {
+    while !wait_for_bell(weak, TICK, |id| &id.sharing.due) {
         let Some(fs) = weak.upgrade() else { return };
         fs.share_round(&mut silent_until);
     }

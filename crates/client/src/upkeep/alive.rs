@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 use types::Fid;
 
 use crate::Fs;
-use crate::session::bell::Bell;
-use crate::session::identity::Identity;
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::upkeep::settle::failing;
 use crate::{wait_for_bell, wait_for_stop};
@@ -24,7 +22,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 
 /// Sends three keep-alives per session time-out. One that is not answered in a third of that is abandoned for the next.
 pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
-    every_third(weak, MDT_PAUSE_MAX, Some(|id| &id.alive), |fs, pause| {
+    let wait = |left| wait_for_bell(weak, left, |id| &id.alive);
+    every_third(weak, MDT_PAUSE_MAX, wait, |fs, pause| {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
         // Counted before the request: if the answer says that this client is alone, the MDT has not noted the files closed by then.
         let (closed, times) = (fs.files.end_of_left_alone(), fs.id.sharing.times_alone());
@@ -41,23 +40,28 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
 
 /// Sends keep-alives to all OSTs in use, as often.
 pub(crate) fn ost_loop(weak: &Weak<Fs>) {
-    every_third(weak, Duration::MAX, None, |fs, pause| {
-        let mut links = fs.cluster.in_use();
-        links.retain(|l| !l.is_mdt);
-        // One window of OSTs at a time. All windows together take no longer than the pause.
-        let windows = links.len().div_ceil(IN_FLIGHT_MAX).max(1) as u32;
-        failing(&links, &|link| {
-            link.keep_alive(Instant::now() + pause / windows)
-                .inspect_err(|fault| tracing::debug!("keep-alive to {}: {fault}", link.describe()))
-        });
-    });
+    every_third(
+        weak,
+        Duration::MAX,
+        |left| wait_for_stop(weak, left),
+        |fs, pause| {
+            let mut links = fs.cluster.in_use();
+            links.retain(|l| !l.is_mdt);
+            // One window of OSTs at a time. All windows together take no longer than the pause.
+            let windows = links.len().div_ceil(IN_FLIGHT_MAX).max(1) as u32;
+            failing(&links, &|link| {
+                link.keep_alive(Instant::now() + pause / windows)
+                    .inspect_err(|fault| tracing::debug!("keep-alive to {}: {fault}", link.describe()))
+            });
+        },
+    );
 }
 
-/// Calls `speak` at every third of the session's time-out, and when the bell rings, until the client ends. The time of the call counts.
+/// Calls `speak` at every third of the session's time-out, and whenever `wait` returns early, until the client ends. The time of the call counts.
 fn every_third(
     weak: &Weak<Fs>,
     pause_max: Duration,
-    bell: Option<fn(&Identity) -> &Bell>,
+    wait: impl Fn(Duration) -> bool,
     speak: impl Fn(&Fs, Duration),
 ) {
     let mut due = Instant::now();
@@ -68,12 +72,7 @@ fn every_third(
         let third = Duration::from_millis(ttl_ms as u64 / 3).max(PAUSE_MIN);
         let pause = if ttl_ms == 0 { PAUSE } else { third }.min(pause_max);
         due = (due + pause).max(Instant::now());
-        let left = due.saturating_duration_since(Instant::now());
-        let is_over = match bell {
-            Some(bell) => wait_for_bell(weak, left, bell).is_err(),
-            None => wait_for_stop(weak, left),
-        };
-        if is_over {
+        if wait(due.saturating_duration_since(Instant::now())) {
             return;
         }
         due = due.min(Instant::now());
