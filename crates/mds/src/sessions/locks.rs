@@ -6,7 +6,7 @@
 //! mds-K3: no request waits here. A session is told by a notice that a lock it waits for is free.
 //! mds-K5: while a session's kernel keeps its locks to itself, no other session gets a lock: the MDT could not tell whether it is free.
 //!
-//! No lock is taken under a shard's lock, except that of a bell.
+//! No other lock is taken under a shard's lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +35,8 @@ pub struct Locks {
     is_grace: AtomicBool,
     /// mds-K5: the session whose kernel keeps its locks to itself; 0: none.
     own: AtomicU64,
+    /// The last session that the log tells of for mds-K5: a program may ask again without a pause.
+    told_of: AtomicU64,
 }
 
 impl Locks {
@@ -45,6 +47,7 @@ impl Locks {
             is_grace: AtomicBool::new(!known.is_empty()),
             awaited: Mutex::new(known.into_iter().collect()),
             own: AtomicU64::new(0),
+            told_of: AtomicU64::new(0),
         }
     }
 
@@ -125,7 +128,9 @@ impl Core {
         };
         let mut table = self.take_turn(session, &req.turn, ask.resource)?;
         if self.has_foreign_locks(session.id) && req.kind != LockKind::Unlock {
-            tracing::warn!(session = session.id.0, "a lock is refused: {}", own_locks().detail);
+            if self.locks.told_of.swap(session.id.0, Ordering::Relaxed) != session.id.0 {
+                tracing::warn!(session = session.id.0, "a lock is refused: {}", own_locks().detail);
+            }
             return Ok(LockReply { outcome: LockOutcome::Full });
         }
         if self.locks.is_grace() && req.kind != LockKind::Unlock {
