@@ -279,8 +279,10 @@ impl Core {
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
         let session = self.sessions.get(id);
         self.end_session(id)?;
-        let why = "the MDT heard nothing of the client, or waited too long for it".to_string();
-        session.iter().for_each(|session| session.notices.push(&Evicted { why: why.clone() }));
+        if let Some(session) = session {
+            let why = "the MDT heard nothing of the client, or waited too long for it".into();
+            session.notices.push(&Evicted { why });
+        }
         self.begin_era()
     }
 

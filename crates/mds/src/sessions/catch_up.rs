@@ -228,11 +228,8 @@ mod tests {
     /// mds-X6 and mds-X7 word for word, over all that the sessions have said.
     #[test]
     fn what_a_session_waits_for_is_what_a_look_at_all_others_gives() {
-        let mut random = 7u64;
-        let mut below = |limit: u64| {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (random >> 33) % limit
-        };
+        let mut dice = hammer::Dice::new(7);
+        let mut below = |limit| dice.below(limit) as u64;
         let (mut c, mut now, mut newest) = (CatchingUp::default(), Instant::now(), 1);
         for _ in 0..20_000 {
             now += PATIENCE * below(4) as u32 / 8;

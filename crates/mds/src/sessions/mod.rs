@@ -46,7 +46,7 @@ pub struct Session {
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
-    /// What the client is told without a request of its own.
+    /// Notices to the client.
     pub notices: Arc<Outbox>,
 }
 
@@ -357,18 +357,17 @@ mod tests {
     fn lists_of_many_sessions_are_like_an_ordered_map() {
         let new = |id: u64| Arc::new(Session::new(SessionId(id), Uuid([0; 16]), "host", Claims::All, 0));
         let (mut list, mut model) = (List::default(), std::collections::BTreeMap::new());
-        let mut random = 1u64;
+        let mut dice = hammer::Dice::new(1);
         for step in 0..6000u64 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             // It grows at its end mostly, then shrinks to nothing.
-            let id = if random >> 62 == 0 { 1 + (random >> 32) % 4000 } else { 1 + step };
-            match step < 2500 || random >> 61 == 0 {
+            let id = if dice.below(4) == 0 { 1 + dice.below(4000) as u64 } else { 1 + step };
+            match step < 2500 || dice.below(8) == 0 {
                 true => {
                     list = list.with(&new(id));
                     model.insert(SessionId(id), ());
                 }
                 false => {
-                    let id = model.keys().nth((random >> 40) as usize % model.len().max(1)).copied();
+                    let id = model.keys().nth(dice.below(model.len().max(1))).copied();
                     list = list.without(id.unwrap_or(SessionId(9)));
                     id.map(|id| model.remove(&id));
                 }

@@ -244,7 +244,7 @@ impl Sharers {
         }
     }
 
-    /// mds-X9. `is_alone`: there is one session at most. `no_locks`: who has not said which locks it holds. `here`: this MDT, and its incarnation.
+    /// mds-X9. `is_alone`: there is one session at most. `no_locks`: sessions that have not reclaimed their locks. `here`: this MDT, and its incarnation.
     pub fn overdue(
         &self,
         is_alone: bool,
