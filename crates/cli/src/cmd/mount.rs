@@ -20,10 +20,11 @@ use crate::{config, logs, mountlog};
 Example: stria mount 10.0.0.5@tcp:/stria /mnt/stria -o ro
 Example: stria mount --config mount.toml
 Options (-o): ro, nosuid, nodev, noexec, noatime, nodiratime, sync, dirsync and their opposites,
-allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts of it may be idmapped; the kernel
-alone then judges who may do what), noidmap, dead_after=SECONDS (silence after which a server's host counts as
-dead, unless it accepts a new connection; 2 without it), and retry=MINUTES (or retry=30s): how long it waits for servers that
-do not answer, 5 minutes without it; retry=0 tries once.
+allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts of it may be idmapped;
+the kernel alone then judges who may do what), noidmap, dead_after=SECONDS (silence after which a
+server's host counts as dead, unless it accepts a new connection; 2 without it), and retry=MINUTES
+(or retry=30s): how long it waits for servers that do not answer, 5 minutes without it; retry=0
+tries once.
 flock and localflock change the mount of `stria up` only: with flock its locks hold among all mounts, as
 those of other mounts always do; without, its kernel keeps them, and other mounts get none meanwhile.
 Always so, and therefore taken without effect: acl, user_xattr, lazystatfs, _netdev and what else
