@@ -12,7 +12,7 @@ use wire::fabric::{FRAMES_MAX, NetTrace, NetTraceReply, PeerStat, TRACE_SEC, Tra
 /// Frames that a trace keeps until they are read.
 const KEPT: usize = 16_384;
 
-/// What went over a connection, or over all to one peer that have ended.
+/// Counters of a connection, or of all connections to one peer that have ended.
 #[derive(Default)]
 pub(crate) struct Counts {
     frames_out: AtomicU64,

@@ -149,7 +149,7 @@ struct TakenState {
 }
 
 impl Taken {
-    /// What a new `Listen` says.
+    /// The next `Listen`.
     pub fn request(&self) -> Listen {
         let state = self.state.lock();
         Listen { outbox: state.outbox, taken: state.taken }

@@ -28,7 +28,7 @@ impl Service for Box1 {
     }
 }
 
-/// What a listener heard: call and first body field.
+/// A listener, and for each notice its call and first body field.
 #[derive(Default)]
 struct Ear {
     taken: Arc<Taken>,

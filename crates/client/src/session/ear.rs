@@ -1,4 +1,4 @@
-//! What the MDT tells this client without a request: a line at the MDT, and what its notices set going.
+//! The line to the MDT, and the effects of the notices that come over it.
 //!
 //! client-EA1: a notice wakes threads and sets flags, and waits for nothing.
 //! client-EA2: after each answer to a keep-alive the line is open and no notice is missing, or the client listens anew. So a lost notice shows
@@ -10,7 +10,7 @@ use std::time::Instant;
 use net::notices::{Listener, Taken};
 use net::{Listening, Peer, rpc};
 use parking_lot::Mutex;
-use types::{Buf, Fault};
+use types::Buf;
 use wire::notice::{Evicted, Listen, LocksFree, LookAround, ModeChanged};
 use wire::session::KeepAliveReply;
 use wire::{Header, Request, Wire};
@@ -76,7 +76,8 @@ impl Ear {
                     id.want_map();
                 }
             }
-            Err(fault) => refused(&fault),
+            // The next keep-alive tries again.
+            Err(fault) => tracing::debug!("the MDT refused a line for notices: {fault}"),
         }
         Ok(())
     }
@@ -88,11 +89,6 @@ impl Ear {
             drop(line);
         }
     }
-}
-
-/// The next keep-alive tries again.
-fn refused(fault: &Fault) {
-    tracing::debug!("the MDT refused a line for notices: {fault}");
 }
 
 /// client-EA1. A malformed notice counts as `LookAround`.

@@ -423,7 +423,7 @@ impl Link {
     }
 
     fn attach_once(&self, attached: &mut Attached, deadline: Instant) -> Result<(), Attempt> {
-        // 0. What a restarted MDT counts anew, notices of the old one must not change.
+        // 0. A late notice of the old MDT would change what a restarted one counts anew.
         if self.is_mdt {
             self.id.ear.end();
         }
@@ -483,7 +483,7 @@ impl Link {
         self.attached_session.store(fresh.0, Ordering::Release);
         self.was_attached.store(true, Ordering::Release);
         self.incarnation.store(incarnation.0, Ordering::Release);
-        // 4. What the MDT tells of its own accord, from here on.
+        // 4. Notices come from here on.
         if self.is_mdt && !self.id.observer {
             self.listen(&*peer, deadline.min(Instant::now() + LISTEN_MAX));
         }

@@ -45,7 +45,7 @@ const CLOSE_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct Sharing {
     mode: AtomicU32,
-    /// What the MDT wants: how often this client attached in the upper half, and the mode.
+    /// The mode that the MDT wants, and in the upper half how often this client has attached.
     wanted: AtomicU64,
     /// It was alone, and begins to share: what it knew better is not told yet, so it must not say that it shares.
     is_beginning: AtomicBool,

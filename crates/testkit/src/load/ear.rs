@@ -13,7 +13,7 @@ use wire::{Header, Request};
 /// As in the client.
 const LISTEN_MAX: Duration = Duration::from_secs(1);
 
-/// What notices told, until it is looked at.
+/// Notices since the last look.
 #[derive(Default)]
 struct Told {
     has_mode_changed: AtomicBool,

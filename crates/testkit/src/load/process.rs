@@ -1,4 +1,4 @@
-//! The leader's side of a worker process (`worker.rs`), and what `/proc` tells of a server.
+//! The leader's side of a worker process (`worker.rs`), and a server's use of the machine.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -76,7 +76,7 @@ impl Drop for Process {
     }
 }
 
-/// What a server process takes.
+/// Memory, threads and files of a server process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taken {
     pub rss_bytes: u64,

@@ -48,7 +48,7 @@ pub struct Session {
     work: Work,
 }
 
-/// What an outage still asks of the session.
+/// The requests that show that the session is back after an outage.
 enum Back {
     /// It is back, or there was no outage.
     Here,

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a write.
 const WRITE_BYTES: usize = 4096;
 
-/// What an active session does.
+/// Operations of an active session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Op {
     /// Makes the session's file; the first operation.

@@ -1,5 +1,6 @@
 //! Calls on locks: take, try, test, release, close.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use types::{Code, Fault, Fid};
@@ -13,7 +14,7 @@ use crate::session::request::Sent;
 impl Fs {
     /// True if locks are taken at the MDT, and not by the kernel alone (decision 0015).
     pub fn has_locks(&self) -> bool {
-        !self.settings.observer && !self.id.own_locks.load(std::sync::atomic::Ordering::Relaxed)
+        !self.settings.observer && !self.id.own_locks.load(Ordering::Relaxed)
     }
 
     /// A lock that conflicts with `lock`, if there is one. Its pid is 0 if another client holds it.
