@@ -35,8 +35,6 @@ pub struct Locks {
     is_grace: AtomicBool,
     /// mds-K5: the session whose kernel keeps its locks to itself; 0: none.
     own: AtomicU64,
-    /// The last session that the log tells of for mds-K5: a program may ask again without a pause.
-    told_of: AtomicU64,
 }
 
 impl Locks {
@@ -47,7 +45,6 @@ impl Locks {
             is_grace: AtomicBool::new(!known.is_empty()),
             awaited: Mutex::new(known.into_iter().collect()),
             own: AtomicU64::new(0),
-            told_of: AtomicU64::new(0),
         }
     }
 
@@ -128,7 +125,8 @@ impl Core {
         };
         let mut table = self.take_turn(session, &req.turn, ask.resource)?;
         if self.has_foreign_locks(session.id) && req.kind != LockKind::Unlock {
-            if self.locks.told_of.swap(session.id.0, Ordering::Relaxed) != session.id.0 {
+            // A program may ask again without a pause.
+            if !session.was_lock_refused.swap(true, Ordering::Relaxed) {
                 tracing::warn!(session = session.id.0, "a lock is refused: {}", own_locks().detail);
             }
             return Ok(LockReply { outcome: LockOutcome::Full });

@@ -13,7 +13,7 @@ pub mod shared;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use meta::View;
@@ -46,6 +46,8 @@ pub struct Session {
     pub orphaned: AtomicU64,
     /// Lock requests with a lower number are late copies.
     pub lock_floor: AtomicU64,
+    /// mds-K5 has refused it a lock, which the log tells once.
+    pub was_lock_refused: AtomicBool,
     /// Notices to the client.
     pub notices: Arc<Outbox>,
 }
@@ -66,6 +68,7 @@ impl Session {
             begun: AtomicU64::new(0),
             orphaned: AtomicU64::new(0),
             lock_floor: AtomicU64::new(0),
+            was_lock_refused: AtomicBool::new(false),
             notices: Outbox::new(),
         }
     }
