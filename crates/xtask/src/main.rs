@@ -61,7 +61,7 @@ enum Task {
     },
     /// Measures the bars of speed on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
     /// `ost`: the OST engine against fio. `mds`: the metadata service against ext4, an echo server and the null file system. These two fail if a
-    /// bar is not met. Needs root and about 14 GB of disk, or 8 for ost.
+    /// bar is not met. `share`: one mount against two mounts over TCP. Needs root and about 14 GB of disk, or 8 for ost.
     Bars {
         #[arg(value_enum)]
         set: BarSet,
@@ -126,6 +126,7 @@ enum BarSet {
     Road,
     Ost,
     Mds,
+    Share,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -135,6 +136,9 @@ enum WiringName {
     /// Over TCP with two mounts: what a test does through one it looks at through the other.
     Two,
 }
+
+/// A round of `bars share` takes about a minute.
+const SHARE_ROUNDS_MAX: usize = 8;
 
 fn main() -> Result<()> {
     match Args::parse().task {
@@ -190,6 +194,11 @@ fn main() -> Result<()> {
                 pairs_max: pairs,
                 rows,
             })
+        }
+        Task::Bars { set: BarSet::Share, dir, gib, pairs, .. } => {
+            cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
+            let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(12));
+            bars::share::share(&bars::share::Settings { bin, base, gib, rounds: pairs.min(SHARE_ROUNDS_MAX) })
         }
         Task::Long { part, seed, dir } => {
             let parts = if part.is_empty() { long::Part::value_variants() } else { &part };

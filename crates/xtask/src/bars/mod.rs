@@ -8,6 +8,7 @@
 pub mod mds;
 pub mod ost;
 pub mod rows;
+pub mod share;
 pub mod stage;
 pub mod stats;
 pub mod verdicts;
