@@ -1,6 +1,7 @@
 //! The interface between executor and rules. `MetaRules` are the rules of crate `meta`. Tests have a few simple rules of their own, so that
 //! they show the executor's promises for any rules.
 
+use lease::Touch;
 use meta::{Ctx, Txn, View};
 use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
 
@@ -56,6 +57,26 @@ pub trait Rules: Send + Sync {
     fn is_dead(&self, key: &Key) -> bool;
     /// Deletes a record of the unlink log, after its objects were destroyed.
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation);
+    /// What a change of this record touches, of all that clients may cache.
+    fn touch_of(&self, _key: &Key) -> Option<Touch> {
+        None
+    }
+    /// The directory of an inode with this record.
+    fn parent_in(&self, _fid: Fid, _record: &[u8]) -> Option<Fid> {
+        None
+    }
+    /// The directory whose lease a request may ask for.
+    fn leased_dir(&self, _call: u16, _body: &[u8]) -> Option<Fid> {
+        None
+    }
+    /// The directory of the inode whose attributes a call asks for by fid.
+    fn dir_of_attributes(&self, _view: &dyn View, _call: u16, _body: &[u8]) -> Option<Fid> {
+        None
+    }
+    /// The inodes whose attributes a reading call answers, as of now. `None`: their attributes are not leased.
+    fn answers_for(&self, _view: &dyn View, _call: u16, _body: &[u8]) -> Option<Vec<Fid>> {
+        None
+    }
     /// True if the rules use `meta::counts`.
     fn counts(&self) -> bool {
         false
@@ -133,6 +154,24 @@ impl Rules for MetaRules {
     }
     fn forget_dead(&self, txn: &mut dyn Txn, fid: Fid, generation: Generation) {
         meta::forget_dead(txn, fid, generation)
+    }
+    fn touch_of(&self, key: &Key) -> Option<Touch> {
+        if let Some((dir, h64, _)) = meta::keys::parse_entry(key) {
+            return Some(Touch::Name { dir, h64 });
+        }
+        meta::keys::fid_of_inode(key).map(|fid| Touch::Attr { fid })
+    }
+    fn parent_in(&self, fid: Fid, record: &[u8]) -> Option<Fid> {
+        meta::parent_in(fid, record)
+    }
+    fn leased_dir(&self, call: u16, body: &[u8]) -> Option<Fid> {
+        meta::leased_dir(call, body)
+    }
+    fn dir_of_attributes(&self, view: &dyn View, call: u16, body: &[u8]) -> Option<Fid> {
+        meta::dir_of_attributes(view, call, body)
+    }
+    fn answers_for(&self, view: &dyn View, call: u16, body: &[u8]) -> Option<Vec<Fid>> {
+        meta::answers_for(view, call, body)
     }
     fn counts(&self) -> bool {
         true

@@ -11,6 +11,7 @@ mod exactly_once;
 mod fair;
 mod hammered;
 mod image;
+mod leases;
 mod limits;
 mod locks;
 mod matrix;

@@ -9,8 +9,9 @@
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use wire::notice::{Listen, ListenReply, LookAround};
 use wire::{Header, Request, Wire, notice};
 
@@ -31,6 +32,8 @@ pub struct Outbox {
     /// Tells this outbox from an earlier one of the same session.
     id: u64,
     state: Mutex<State>,
+    /// Notices were acknowledged.
+    taken: Condvar,
 }
 
 #[derive(Default)]
@@ -44,6 +47,8 @@ struct State {
 
 struct Kept {
     number: u64,
+    /// The number of the first notice that this one stands for: a `LookAround` replaces earlier ones.
+    from: u64,
     call: u16,
     body: Vec<u8>,
 }
@@ -58,7 +63,7 @@ impl Outbox {
     pub fn new() -> Arc<Outbox> {
         // Drawn at random, and never 0.
         let id = RandomState::new().hash_one(0) | 1;
-        Arc::new(Outbox { id, state: Mutex::default() })
+        Arc::new(Outbox { id, state: Mutex::default(), taken: Condvar::new() })
     }
 
     pub fn id(&self) -> u64 {
@@ -73,21 +78,35 @@ impl Outbox {
         self.state.lock().line.as_ref().is_some_and(|(line, _)| line.is_open())
     }
 
-    /// Sends a notice, now or to the next listener.
-    pub fn push<N: Request>(&self, notice: &N) {
+    /// Sends a notice, now or to the next listener, and returns its number.
+    pub fn push<N: Request>(&self, notice: &N) -> u64 {
         let mut state = self.state.lock();
         let body = notice.to_bytes();
         let bytes = state.kept.iter().map(|kept| kept.body.len()).sum::<usize>() + body.len();
         if state.kept.len() >= KEPT_MAX || bytes > KEPT_BYTES_MAX {
+            let from = state.kept.front().map(|kept| kept.from);
             state.kept.clear();
-            self.add(&mut state, LookAround::CALL, vec![]);
+            self.add(&mut state, LookAround::CALL, vec![], from);
         }
-        self.add(&mut state, N::CALL, body);
+        self.add(&mut state, N::CALL, body, None);
+        state.last
     }
 
-    fn add(&self, state: &mut State, call: u16, body: Vec<u8>) {
+    /// Waits until the listener has taken all notices up to `number`. False: it has not by `until`.
+    pub fn wait_taken(&self, number: u64, until: Instant) -> bool {
+        let mut state = self.state.lock();
+        let is_missing = |state: &State| state.kept.front().is_some_and(|kept| kept.from <= number);
+        while is_missing(&state) {
+            if self.taken.wait_until(&mut state, until).timed_out() {
+                return !is_missing(&state);
+            }
+        }
+        true
+    }
+
+    fn add(&self, state: &mut State, call: u16, body: Vec<u8>, from: Option<u64>) {
         state.last += 1;
-        let kept = Kept { number: state.last, call, body };
+        let kept = Kept { number: state.last, from: from.unwrap_or(state.last), call, body };
         self.send(state, &kept);
         state.kept.push_back(kept);
         assert!(state.kept.len() <= KEPT_MAX, "net-NT2: an outbox is bounded");
@@ -95,7 +114,7 @@ impl Outbox {
 
     fn send(&self, state: &mut State, kept: &Kept) {
         let Some((line, head)) = &state.line else { return };
-        let Kept { number, call, body } = kept;
+        let Kept { number, call, body, .. } = kept;
         let head = Header { call: *call, request: *number, body_len: body.len() as u32, ..*head };
         // Under the lock, so that numbers leave in their order.
         if !line.send(&head, body) {
@@ -117,6 +136,7 @@ impl Outbox {
         let mut state = self.state.lock();
         let taken = taken.min(state.last);
         state.kept.retain(|kept| kept.number > taken);
+        self.taken.notify_all();
         let Header { target, fs, session, .. } = answer.head;
         state.line = Some((line, Header { target, fs, session, ..Header::default() }));
         let kept = std::mem::take(&mut state.kept);
@@ -132,6 +152,7 @@ impl Outbox {
         while state.kept.front().is_some_and(|kept| kept.number <= taken) {
             state.kept.pop_front();
         }
+        self.taken.notify_all();
     }
 }
 
@@ -153,6 +174,12 @@ impl Taken {
     pub fn request(&self) -> Listen {
         let state = self.state.lock();
         Listen { outbox: state.outbox, taken: state.taken }
+    }
+
+    /// False (net-NT3): notices before the first one that this answer tells of may be lost.
+    pub fn knows(&self, reply: &ListenReply) -> bool {
+        let state = self.state.lock();
+        state.outbox == reply.outbox && reply.next <= state.taken.saturating_add(1)
     }
 
     /// The answer to `Listen` has come. True (net-NT3): look around, since notices of another outbox may be lost.

@@ -63,7 +63,7 @@ fn served() -> (Arc<Box1>, Server) {
 
 fn push(service: &Box1, modes: std::ops::Range<u32>) {
     let outbox = service.outbox.lock().clone();
-    modes.for_each(|mode| outbox.push(&ModeChanged { mode }));
+    modes.for_each(|mode| _ = outbox.push(&ModeChanged { mode }));
 }
 
 #[test]

@@ -31,6 +31,14 @@ impl Flags {
     pub const SHARED: u16 = 4;
     /// In replies: the request was refused and had no effect. The body is the reason as UTF-8 text.
     pub const REFUSED: u16 = 8;
+    /// In requests: the session wants the lease of the directory that the request names first, to cache the answer.
+    pub const LEASE_WANTED: u16 = 0x10;
+    /// In requests: the session holds that lease.
+    pub const LEASE_HELD: u16 = 0x20;
+    /// In replies: the names of the answer may be cached, or their absence.
+    pub const NAMES_LEASED: u16 = 0x40;
+    /// In replies: the attributes of the answer may be cached, of inodes with one link and of directories.
+    pub const ATTRS_LEASED: u16 = 0x80;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

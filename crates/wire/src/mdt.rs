@@ -35,6 +35,13 @@ bodies! {
         states_kept: u64,
         log_bytes_used: u64,
         log_bytes_total: u64,
+        /// Name leases held, one for each directory and session.
+        leases: u64,
+        /// Changes that waited until other clients had forgotten what they cached, since the start; microseconds of all these waits, and of the
+        /// longest.
+        recalls: u64,
+        recall_us: u64,
+        recall_us_max: u64,
         /// The reason why the target refuses all changes; empty if it accepts them.
         failure: String,
     }

@@ -1,5 +1,7 @@
 //! Notices from a server to a client, over a line (`net::notices`). A notice's request id is its number.
 
+use types::*;
+
 use crate::codec::{bodies, calls};
 
 bodies! {
@@ -17,6 +19,11 @@ bodies! {
     LocksFree { tickets: Vec<u64> }
     /// The session was ended by the MDT. What the client has not written back is lost.
     Evicted { why: String }
+    /// Other sessions change these. The client forgets them before it takes the notice.
+    Forget { items: Vec<Forgotten> }
+    /// `fid`: attributes to forget, of this child of `dir`. `h64`: a name in `dir` to forget, by its hash; 0: none. `whole`: all that is cached
+    /// of `dir`, whose lease ends.
+    Forgotten { dir: Fid, h64: u64, fid: Fid, whole: bool }
     /// Begins a line at the MGS, over which it sends `NewMap`. The answer has the version of the present map.
     WatchMap {}
     WatchMapReply { version: u64 }
@@ -30,9 +37,12 @@ calls! {
     0x0112 ModeChanged => Taken, read;
     0x0113 LocksFree => Taken, read;
     0x0114 Evicted => Taken, read;
+    0x0115 Forget => Taken, read;
     0x0404 WatchMap => WatchMapReply, read;
     0x0405 NewMap => Taken, read;
 }
 
+/// Most items of one `Forget`.
+pub const FORGOTTEN_MAX: usize = 256;
 /// Most tickets in one `LocksFree`.
 pub const TICKETS_MAX: usize = 512;

@@ -52,14 +52,14 @@ macro_rules! all_types {
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat,
-                notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::WatchMap,
+                notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
                 changelog::ListConsumers,
             }
             values {
-                notice::Taken, fabric::PeerStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
+                notice::Taken, notice::Forgotten, fabric::PeerStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
                 ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstIndex, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,
@@ -238,7 +238,11 @@ fn mdt_reply() -> Vec<u8> {
         states_kept: 17,
         log_bytes_used: 18,
         log_bytes_total: 19,
-        failure: "20".into(),
+        leases: 20,
+        recalls: 21,
+        recall_us: 22,
+        recall_us_max: 23,
+        failure: "24".into(),
     }
     .to_bytes()
 }

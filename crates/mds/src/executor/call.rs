@@ -74,7 +74,7 @@ impl Core {
     /// Runs the rule of a request. The caller is the leader.
     pub fn mutate(
         &self,
-        Ask { head, body, bulk, judged }: Ask<'_>,
+        Ask { head, body, bulk, judged, .. }: Ask<'_>,
         (joined, space, doom): (&Joined, Space, &Doom<'_>),
         lease_high: &Cell<u32>,
         txn: &mut Overlay<'_>,

@@ -39,6 +39,7 @@ use crate::records::look::{Trouble, until_loaded};
 use crate::records::overlay::{Layer, Overlay};
 use crate::records::record::{self, Member, Origin};
 use crate::reply::Done;
+use crate::sessions::leases::{Bars, Forgot, Recall};
 use crate::sessions::shared::Doom;
 
 /// State that only the leader touches.
@@ -65,6 +66,8 @@ pub struct Ask<'a> {
     pub body: &'a [u8],
     pub bulk: &'a [u8],
     pub judged: Option<&'a Judged>,
+    /// What other sessions have forgotten for it.
+    pub forgot: &'a Forgot,
 }
 
 /// A request that owns its bytes, for another thread to run.
@@ -73,6 +76,7 @@ pub struct OwnAsk {
     pub body: Vec<u8>,
     pub bulk: Vec<u8>,
     pub judged: Option<Judged>,
+    pub forgot: Forgot,
 }
 
 /// The outcome, and what the request's own thread has to do before it answers.
@@ -81,8 +85,12 @@ pub struct Carried {
     pub done: Done,
     /// mds-M7: the reply lets the client change objects, and the entry behind it may not be flushed.
     pub must_flush: bool,
+    /// It was carried out before, so the state may have changed since.
+    pub is_repeat: bool,
 }
 
+/// Changes that other sessions must be told of before this one: each may meet a state that touches more.
+const RECALLS_MAX: u32 = 16;
 /// Attempts of a request that finds the log full or ids short, before its client is asked to try again. Each retry follows a
 /// checkpoint or a reservation, so a third attempt means that other requests took the space at once.
 const ATTEMPTS_MAX: u32 = 8;
@@ -107,6 +115,8 @@ pub enum Stop {
     NoIds,
     /// A record that the rule needs is not in memory.
     Absent(Absent),
+    /// Other sessions may have cached what the request changes. Its bars stand.
+    Leased(Arc<(Recall, Bars)>),
 }
 
 impl From<Fault> for Stop {
@@ -123,6 +133,10 @@ impl Stop {
             Stop::LogFull { .. } => Fault::new(Code::NotReady, "the MDT's log is full; try again"),
             Stop::NoIds => Trouble::NoIds.into(),
             Stop::Absent(what) => Trouble::Absent(what).into(),
+            Stop::Leased(_) => Fault::new(
+                Code::NotReady,
+                "other clients cache what this request changes, and go on to do so; try again",
+            ),
         }
     }
 }
@@ -156,10 +170,29 @@ pub type Rule<'r> = &'r mut dyn FnMut(&mut Overlay<'_>) -> Result<Vec<u8>, Fault
 impl Core {
     /// Carries out a request as part of one log entry. A request that was carried out before gets the reply in its slot.
     pub fn carry_out(&self, ask: Ask<'_>, joined: &Joined) -> Result<Carried, Fault> {
-        self.until_done(&mut || match self.executor.enter(ask.head.session, || ask.to_own()) {
-            Turn::Done(outcome) => outcome,
-            Turn::Lead(held) => self.lead(held, ask, joined),
+        self.until_forgotten(&mut |forgot| {
+            let ask = Ask { forgot, ..ask };
+            match self.executor.enter(ask.head.session, || ask.to_own()) {
+                Turn::Done(outcome) => outcome,
+                Turn::Lead(held) => self.lead(held, ask, joined),
+            }
         })
+    }
+
+    /// Repeats `attempt`, and waits between two for other sessions to forget what it changes (mds-L3).
+    fn until_forgotten<T>(&self, attempt: &mut dyn FnMut(&Forgot) -> Result<T, Stop>) -> Result<T, Fault> {
+        // The bars stand until the change is published.
+        let (mut forgot, mut bars) = (Forgot::new(), Vec::new());
+        for _ in 0..RECALLS_MAX {
+            match self.until_settled(&mut || attempt(&forgot))? {
+                Err(Stop::Leased(held)) => {
+                    self.recall(&held.0, &mut forgot)?;
+                    bars.push(held);
+                }
+                done => return done.map_err(Stop::fault),
+            }
+        }
+        Err(Fault::new(Code::NotReady, "other clients cache what this request changes; try again"))
     }
 
     /// As `carry_out`, for several requests of one frame. They are queued together, so that they can share an entry.
@@ -187,7 +220,7 @@ impl Core {
         let end = |(job, outcome): (&Arc<Job>, _)| match outcome {
             Ok(carried) => Ok(carried),
             Err(Stop::Refused(fault)) => Err(fault),
-            Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Absent(_)) => {
+            Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Absent(_) | Stop::Leased(_)) => {
                 self.carry_out(job.ask.as_ask(), joined)
             }
         };
@@ -197,15 +230,16 @@ impl Core {
 
     /// Carries out an internal change as an entry of its own, without a slot. The rule sets `lease_high` when it draws a lease number.
     pub fn transact(&self, lease_high: &Cell<u32>, rule: Rule<'_>) -> Result<Done, Fault> {
-        self.until_done(&mut || {
+        self.until_forgotten(&mut |forgot| {
             // Declared first, so that it is freed after the hand-over: it may be the last reference to the state that is replaced.
             let snap;
             let mut seat = self.executor.lead();
             seat.check_ready()?;
             snap = self.kv.snapshot();
-            let mut draft = Draft::new(&snap);
+            let (mut draft, bars) = (Draft::new(&snap), Bars::new(&self.leases));
             let Ran { reply, mut changes, notes } = run(&draft, &mut seat, lease_high, rule)?;
             self.room.check(&draft, &seat.slots, &changes)?;
+            self.check_leases(SessionId(0), &draft, &changes, &bars, forgot)?;
             draft.died = self.died_of(&changes);
             let now = self.clock.wall();
             changes.extend(seat.changelog.records(&mut draft.noted, now, SessionId(0), notes));
@@ -217,16 +251,25 @@ impl Core {
 
     /// Repeats `attempt`, after removing what stopped it, until it succeeds or is refused.
     pub fn until_done<T>(&self, attempt: &mut dyn FnMut() -> Result<T, Stop>) -> Result<T, Fault> {
+        self.until_settled(attempt)?.map_err(Stop::fault)
+    }
+
+    /// As `until_done`. `Ok(Err)`: other sessions must forget something first.
+    fn until_settled<T>(
+        &self,
+        attempt: &mut dyn FnMut() -> Result<T, Stop>,
+    ) -> Result<Result<T, Stop>, Fault> {
         for _ in 0..ATTEMPTS_MAX {
             match self.until_here(attempt)? {
                 Ok(done) => {
                     // The request is done. A failure here is found again by the next fold.
                     drop(self.fold_counts());
                     self.make_room_for_changes();
-                    return Ok(done);
+                    return Ok(Ok(done));
                 }
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(Stop::NoIds) => self.reserve_ids()?,
+                Err(Stop::Leased(held)) => return Ok(Err(Stop::Leased(held))),
                 Err(stop) => return Err(stop.fault()),
             }
         }
@@ -279,7 +322,9 @@ impl Core {
         let mut draft = Draft::new(&snap);
         // meta-H2: pending-unlink marks stay until the entry is applied or abandoned.
         let doom = Doom::new(&self.sharers);
-        let around = (joined, &doom);
+        // mds-L2: and so do the bars.
+        let bars = Bars::new(&self.leases);
+        let around = (joined, &doom, &bars);
         // 1. The rules, one after the other.
         let own = own.map(|ask| self.step(held, &mut draft, ask, around));
         let mut reached = Vec::with_capacity(jobs.len());
@@ -308,7 +353,7 @@ impl Core {
             (Reached::Member { place, reply, must_flush }, Ok(first)) => {
                 assert!(first.0 > 0, "mds-M2: a member's entry has a seq");
                 let done = Done { reply, seq: Seq(first.0 + place as u64) };
-                Ok(Carried { done, must_flush })
+                Ok(Carried { done, must_flush, is_repeat: false })
             }
             (_, Err(stop)) => Err(stop.clone()),
             (Reached::SlotTaken | Reached::Full, Ok(_)) => {
@@ -330,7 +375,7 @@ impl Core {
         seat: &mut ExecutorState,
         draft: &mut Draft<'_>,
         ask: Ask<'_>,
-        (joined, doom): (&Joined, &Doom<'_>),
+        (joined, doom, bars): (&Joined, &Doom<'_>, &Bars),
     ) -> Reached {
         let Header { call, session, slot, sequence, .. } = *ask.head;
         // Sequence 0: the request is idempotent by the client's word, and uses no slot.
@@ -378,7 +423,8 @@ impl Core {
             // No slot is needed: a repeat gives the same answer. mds-M7: the answer may rest on an unflushed entry of another request, in
             // this batch or an earlier one.
             let must_flush = lets_change && (draft.lets_change || self.is_change_unflushed());
-            return Reached::Found(Ok(Carried { done: Done { reply, seq: Seq(0) }, must_flush }));
+            let done = Done { reply, seq: Seq(0) };
+            return Reached::Found(Ok(Carried { done, must_flush, is_repeat: false }));
         }
         match self.room.check(draft, &seat.slots, &changes) {
             Err(_) if !draft.members.is_empty() => return Reached::Full,
@@ -396,6 +442,9 @@ impl Core {
         // mds-E5: asked per request, so that only the request that misses a record starts over.
         if let Err(what) = self.kv.admits(changes.keys()) {
             return Reached::Known(Err(Stop::Absent(what)));
+        }
+        if let Err(stop) = self.check_leases(session, draft, &changes, bars, ask.forgot) {
+            return Reached::Known(Err(stop));
         }
         draft.noted = noted;
         self.note_open(ask, &reply);
@@ -435,7 +484,7 @@ impl Core {
             };
             // The first copy's entry may not be flushed yet, so the repeat flushes too.
             let must_flush = lets_objects_change(head.call, &reply);
-            let carried = Carried { done: Done { reply, seq }, must_flush };
+            let carried = Carried { done: Done { reply, seq }, must_flush, is_repeat: true };
             return Ok(Some(Reached::Known(Ok(carried))));
         }
         seat.slots.check_session(head.session)?;
@@ -610,15 +659,16 @@ fn run(
 
 impl Ask<'_> {
     fn to_own(self) -> OwnAsk {
-        let Ask { head, body, bulk, judged } = self;
-        OwnAsk { head: *head, body: body.to_vec(), bulk: bulk.to_vec(), judged: judged.cloned() }
+        let Ask { head, body, bulk, judged, forgot } = self;
+        let (body, bulk, forgot) = (body.to_vec(), bulk.to_vec(), forgot.clone());
+        OwnAsk { head: *head, body, bulk, judged: judged.cloned(), forgot }
     }
 }
 
 impl OwnAsk {
     fn as_ask(&self) -> Ask<'_> {
-        let OwnAsk { head, body, bulk, judged } = self;
-        Ask { head, body, bulk, judged: judged.as_ref() }
+        let OwnAsk { head, body, bulk, judged, forgot } = self;
+        Ask { head, body, bulk, judged: judged.as_ref(), forgot }
     }
 }
 

@@ -47,7 +47,10 @@ impl Core {
         if req.observer {
             return Ok(self.attach_reply(SessionId(0), vec![]));
         }
+        let now_ms = self.clock.boot_ms();
         let session = self.find_or_begin(req, is_local)?;
+        session.renew_lease(now_ms);
+        session.has_attached.store(true, Ordering::SeqCst);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
         // A new session is durable before it is used, so that its requests can be replayed after a power loss. One flush serves all
         // clients that attach at the same time.
@@ -197,6 +200,9 @@ impl Core {
             true => {
                 let session =
                     self.sessions.get(req.session).ok_or_else(|| object::slots::unknown(req.session))?;
+                session.renew_lease(self.clock.boot_ms());
+                // mds-L4: an eviction reads the renewal after the session has left the list.
+                self.sessions.check(req.session)?;
                 let (outbox, notices) = (session.notices.id(), session.notices.last());
                 Ok(KeepAliveReply { mode: self.sharers.mode(), outbox, notices })
             }
@@ -252,13 +258,14 @@ impl Core {
         let before = self.sharers.mode();
         self.sharers.rest(self.sessions.count(), now);
         self.tell_mode(before);
+        self.leases.tidy_if_due(&self.sessions, now);
     }
 
     /// Tells all sessions that the mode is not the one `before` any more.
     fn tell_mode(&self, before: u32) {
         let mode = self.sharers.mode();
         if mode != before {
-            self.sessions.each(|session| session.notices.push(&ModeChanged { mode }));
+            self.sessions.each(|session| _ = session.notices.push(&ModeChanged { mode }));
         }
     }
 
@@ -278,8 +285,13 @@ impl Core {
     /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
         let session = self.sessions.get(id);
+        // mds-L4: noted before the session leaves the list, and exact once it has.
+        session
+            .iter()
+            .for_each(|session| self.leases.evicted(session.id, self.clock.boot_ms() + lease::TERM_MS));
         self.end_session(id)?;
         if let Some(session) = session {
+            self.leases.evicted(session.id, session.lease_ends_ms());
             let why = "the MDT heard nothing of the client, or waited too long for it".into();
             session.notices.push(&Evicted { why });
         }
@@ -309,6 +321,7 @@ impl Core {
         self.drop_locks(id);
         assert!(!self.locks.is_awaited(id), "mds-K1: no grace period waits for an ended session");
         self.sharers.forget(id);
+        self.leases.ended();
         Ok(())
     }
 

@@ -127,7 +127,13 @@ impl Core {
             let Op { call, slot, sequence, .. } = *op;
             let judged = self.judged(user, call, &op.body);
             let head = Header { call, slot, sequence, ..*head };
-            asks.push(OwnAsk { head, body: std::mem::take(&mut op.body.0), bulk: own.to_vec(), judged });
+            asks.push(OwnAsk {
+                head,
+                body: std::mem::take(&mut op.body.0),
+                bulk: own.to_vec(),
+                judged,
+                forgot: vec![],
+            });
             bulk = rest;
         }
         let mut carried = self.carry_out_all(head.session, asks, joined);

@@ -108,7 +108,7 @@ impl Core {
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
             Counts::CALL if self.rules.counts() => self.on_counts(head, body),
             call => match self.rules.is_mutation(call) {
-                Some(true) => self.on_mutation(head, body, bulk),
+                Some(true) => self.on_mutation(head, body, bulk, answer),
                 Some(false) => return self.on_read(head, body, answer).map(|()| None),
                 None => {
                     Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))

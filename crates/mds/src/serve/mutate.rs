@@ -1,5 +1,6 @@
 //! Requests that change something: checks before the executor, the context of the rule, and flushes before the reply leaves.
 
+use net::Answer;
 use types::{Fault, SessionId};
 use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request};
@@ -7,9 +8,16 @@ use wire::{Flags, Header, Request};
 use crate::Core;
 use crate::executor::execute::{Ask, Carried};
 use crate::reply::{Done, parse, plain, refuse_observer};
+use crate::sessions::leases::Forgot;
 
 impl Core {
-    pub fn on_mutation(&self, head: &Header, body: &[u8], bulk: &[u8]) -> Result<Done, Fault> {
+    pub fn on_mutation(
+        &self,
+        head: &Header,
+        body: &[u8],
+        bulk: &[u8],
+        answer: &mut Answer<'_>,
+    ) -> Result<Done, Fault> {
         let joined = self.joined()?;
         self.check_incarnation(head)?;
         if head.session == SessionId(0) {
@@ -28,12 +36,19 @@ impl Core {
         // Before the executor, since groups may have to be looked up.
         let user = self.sessions.one_user(head.session)?;
         let judged = self.judged(user.as_ref(), head.call, body);
-        let carried = self.carry_out(Ask { head, body, bulk, judged: judged.as_ref() }, &joined);
+        // mds-L1: before the executor, so that a later change of another session meets the grant.
+        let leased = self.lease_of_change(head, body);
+        let forgot = Forgot::new();
+        let carried =
+            self.carry_out(Ask { head, body, bulk, judged: judged.as_ref(), forgot: &forgot }, &joined);
         if carried.is_err() && head.call == Enter::CALL {
             let Enter { fid, token, .. } = parse(body)?;
             self.sharers.let_go(head.session, fid, token);
         }
-        let Carried { done, must_flush } = carried?;
+        let Carried { done, must_flush, is_repeat } = carried?;
+        if !is_repeat {
+            answer.head.flags |= leased;
+        }
         if must_flush {
             self.flush_let_changes()?;
         }

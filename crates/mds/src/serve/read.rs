@@ -1,7 +1,7 @@
 //! Requests that change nothing. They run over the published state and wait for no other request.
 //!
 //! mds-RD1: a request writes only memory of its own thread: its answer, its reader slot of the table, and guards of pointers. Shared memory is
-//!     written only by changes, and a session's `seen_ms` a few times per second.
+//!     written only by changes, by the first grant of a lease, and a session's `seen_ms` a few times per second.
 
 use std::cell::Cell;
 
@@ -35,6 +35,7 @@ impl Core {
         if head.call == OpenRead::CALL && head.session == SessionId(0) {
             return Err(refuse_observer());
         }
+        answer.head.flags |= self.lease_of_read(head, body)?;
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
         let (judged, doom) = (self.judged(user, head.call, body), Doom::new(&self.sharers));

@@ -1,5 +1,7 @@
 //! The numbers for `statfs` and status.
 
+use std::sync::atomic::Ordering;
+
 use kv::{Engine, View};
 use types::Fault;
 use wire::mdt::{MdtStat, MdtStatReply};
@@ -44,6 +46,7 @@ impl Core {
 
     pub fn on_mdt_stat(&self, req: &MdtStat) -> Result<MdtStatReply, Fault> {
         self.check_admin(&req.cap)?;
+        let counts = &self.leases.counts;
         let (figures, used) = (self.kv.figures(), self.room.taken(self.kv.reader().medium_bytes()));
         Ok(MdtStatReply {
             started_sec: self.started_sec,
@@ -65,6 +68,10 @@ impl Core {
             states_kept: figures.states_kept as u64,
             log_bytes_used: self.volume.log_used().min(self.volume.log_capacity()),
             log_bytes_total: self.volume.log_capacity(),
+            leases: self.leases.held() as u64,
+            recalls: counts.recalls.load(Ordering::Relaxed),
+            recall_us: counts.waited_us.load(Ordering::Relaxed),
+            recall_us_max: counts.longest_us.load(Ordering::Relaxed),
             failure: self.volume.failure().unwrap_or_default().into(),
         })
     }

@@ -255,7 +255,7 @@ impl Core {
         assert!(self.locks.awaited.lock().is_empty(), "mds-K1: the grace period ends after the last session");
         assert!(!self.locks.is_grace(), "mds-K1: the grace period ends once");
         tracing::info!("every client has reclaimed its locks; new ones are granted");
-        self.sessions.each(|session| session.notices.push(&LookAround {}));
+        self.sessions.each(|session| _ = session.notices.push(&LookAround {}));
     }
 
     fn grace(&self) -> Fault {

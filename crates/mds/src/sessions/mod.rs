@@ -7,6 +7,7 @@
 
 pub mod catch_up;
 pub mod grace;
+pub mod leases;
 pub mod locks;
 pub mod overdue;
 pub mod shared;
@@ -48,6 +49,10 @@ pub struct Session {
     pub lock_floor: AtomicU64,
     /// mds-K5 has refused it a lock, which the log tells once.
     pub was_lock_refused: AtomicBool,
+    /// Its client has attached to this start, and so knows that it holds no lease.
+    pub has_attached: AtomicBool,
+    /// mds-L4: when its lease was renewed last, boot time.
+    leased_ms: AtomicU64,
     /// Notices to the client.
     pub notices: Arc<Outbox>,
 }
@@ -69,6 +74,8 @@ impl Session {
             orphaned: AtomicU64::new(0),
             lock_floor: AtomicU64::new(0),
             was_lock_refused: AtomicBool::new(false),
+            has_attached: AtomicBool::new(false),
+            leased_ms: AtomicU64::new(0),
             notices: Outbox::new(),
         }
     }

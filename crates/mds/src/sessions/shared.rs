@@ -458,6 +458,10 @@ impl Core {
     }
 
     pub fn on_hold(&self, session: SessionId, req: &Hold) -> Result<Empty, Fault> {
+        // mds-L5.
+        if self.sessions.get(session).is_some_and(|session| !session.has_attached.load(Ordering::SeqCst)) {
+            return Err(Fault::new(Code::Moved, "this MDT restarted; attach again, then report your holds"));
+        }
         self.ensure_era()?;
         let mut state = self.sharers.state_for(session, &self.sessions)?;
         state.ended.entry(session).or_default().raise(req.floor);

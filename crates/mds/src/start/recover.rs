@@ -81,6 +81,7 @@ impl Mdt {
                 payload: Vec::new(),
             }),
             sharers: crate::sessions::shared::Sharers::new(&sessions.ids()),
+            leases: crate::sessions::leases::Leases::new(),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(kept),

@@ -183,6 +183,9 @@ fn x1_a_late_copy_of_a_hold_is_not_taken_for_one_of_this_life() {
     let at = CaughtUp { target: TargetId(1), incarnation: new, next: Seq(5) };
     let turn = rig.ask(&CatchUp { at }, rig.session).unwrap();
     assert_eq!(turn.until, Seq(0), "and goes first");
+    // mds-L5: only its attach tells the client that it holds no lease any more.
+    assert_eq!(say(&rig, second, new).unwrap_err().code, Code::Moved);
+    assert_eq!(rig.attach(2).unwrap().session, second);
     say(&rig, second, new).unwrap();
     rig.make(0, 1, "new").unwrap();
 }

@@ -12,8 +12,8 @@ use crate::cmd::damage::Where;
 use crate::cmd::ost::{ask_each, ended, percent, time};
 use crate::exit::{Exit, Failure};
 
-/// Show what MDTs hold: records and the room that they take, how large content may be that lies with them, what is in memory of what
-/// `mdt_cache` allows, leaves that came and went, the log.
+/// Show what MDTs hold: their records, the room that these take, and how large content may be that lies with them. Shows also their
+/// memory, the log, and how long changes waited for what other clients cache.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria mdt stat /mnt/stria\nExample: stria mdt stat --dir /tmp/s --watch=5")]
 pub struct Stat {
@@ -51,6 +51,12 @@ struct Line {
     states_kept: u64,
     log_bytes_used: u64,
     log_bytes_total: u64,
+    /// Directories whose names clients cache, one for each client.
+    leases: u64,
+    /// Changes that waited for clients to forget, since the start.
+    recalls: u64,
+    recall_us: u64,
+    recall_us_max: u64,
     /// Why it refuses all changes, if it does.
     failure: Option<String>,
 }
@@ -147,6 +153,10 @@ fn line_of(target: String, s: MdtStatReply) -> Line {
         states_kept: s.states_kept,
         log_bytes_used: s.log_bytes_used,
         log_bytes_total: s.log_bytes_total,
+        leases: s.leases,
+        recalls: s.recalls,
+        recall_us: s.recall_us,
+        recall_us_max: s.recall_us_max,
         failure: (!s.failure.is_empty()).then_some(s.failure),
     }
 }
@@ -226,6 +236,13 @@ impl Line {
             self.moves,
             self.states_kept
         );
+        out += &format!(
+            "    leases   {} held; {} changes waited for other clients, {} us on average, {} us at most\n",
+            self.leases,
+            self.recalls,
+            self.recall_us / self.recalls.max(1),
+            self.recall_us_max
+        );
         out
     }
 }
@@ -285,6 +302,10 @@ mod tests {
             states_kept: 0,
             log_bytes_used: 10,
             log_bytes_total: 40,
+            leases: 9,
+            recalls: 4,
+            recall_us: 1000,
+            recall_us_max: 700,
             failure: String::new(),
         }
     }
@@ -298,7 +319,8 @@ mod tests {
              \x20   records  3000 in 40 leaves, 600B of 1000B (60 %)\n\
              \x20   inline   content of up to 16.0K, where `stria setstripe` said nothing else\n\
              \x20   memory   1.0M of 1.0G (mdt_cache); 3 leaves brought into it, 1 taken out\n\
-             \x20   log      10B of 40B (25 %); changes moved to the tree 7 times, 0 older states kept\n"
+             \x20   log      10B of 40B (25 %); changes moved to the tree 7 times, 0 older states kept\n\
+             \x20   leases   9 held; 4 changes waited for other clients, 250 us on average, 700 us at most\n"
         );
         let ill = MdtStatReply {
             stretches_lost: 2,

@@ -1,0 +1,234 @@
+//! Name leases at the MDT: what a change waits for, and for how long. The clients are played by hand: nobody takes a notice unless the test does.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use lease::{CONFLICTS_MAX, REST_MS, TERM_MS};
+use net::Answer;
+use types::*;
+use wire::meta::*;
+use wire::session::{Detach, KeepAlive};
+use wire::shared::Hold;
+use wire::{Flags, Header, Reader, ReplyHead, Request, Wire};
+
+use super::meta_rules::fresh;
+use super::rig::Rig;
+
+const BOTH: u16 = Flags::NAMES_LEASED | Flags::ATTRS_LEASED;
+
+/// Two sessions that share.
+struct Two {
+    rig: Rig,
+    a: SessionId,
+    b: SessionId,
+}
+
+impl Two {
+    fn new() -> Two {
+        let (rig, _) = fresh();
+        let a = rig.session;
+        assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
+        let mode = rig.mdt.core.sharers.mode();
+        let hold = Hold { mode, floor: 1, opens: vec![], sections: vec![], targets: vec![], more: false };
+        rig.ask(&hold, a).unwrap();
+        let b = rig.attach(2).unwrap().session;
+        Two { rig, a, b }
+    }
+
+    /// The flags of the answer, and the code of its refusal.
+    fn flags<R: Request>(&self, req: &R, session: SessionId, flags: u16) -> (u16, u16) {
+        let head = Header { call: R::CALL, session, flags, ..Header::default() };
+        let mut into = Buf::new();
+        let mut answer = Answer::new(head, &mut into);
+        net::Service::serve(&*self.rig.mdt, &head, &req.to_bytes(), &[], &mut answer);
+        let said = ReplyHead::get(&mut Reader::new(&answer.body)).unwrap();
+        (answer.head.flags & BOTH, said.code)
+    }
+
+    fn look(&self, name: &str, session: SessionId, flags: u16) -> (u16, u16) {
+        self.flags(&lookup(name), session, flags)
+    }
+
+    fn make(&self, name: &str, session: SessionId) -> Result<(), Fault> {
+        self.rig.ask(&create(name), session).map(drop)
+    }
+
+    /// How long a change of the other session takes, in steps of the hand clock of 100 ms.
+    fn steps_until(&self, change: impl FnOnce(&Two) + Send) -> u64 {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || change(self));
+            let mut steps = 0;
+            let until = Instant::now() + Duration::from_secs(60);
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(150));
+                if !thread.is_finished() {
+                    self.pass(500);
+                    steps += 5;
+                }
+            }
+            thread.join().unwrap();
+            steps
+        })
+    }
+
+    fn pass(&self, ms: u64) {
+        self.rig.clock.0.fetch_add(ms, Ordering::SeqCst);
+    }
+    fn now(&self) -> u64 {
+        self.rig.clock.0.load(Ordering::SeqCst)
+    }
+}
+
+fn lookup(name: &str) -> Lookup {
+    Lookup { parent: Fid::ROOT, name: name.as_bytes().into(), cred: Cred::root() }
+}
+
+fn create(name: &str) -> Create {
+    Create {
+        parent: Fid::ROOT,
+        name: name.as_bytes().into(),
+        kind: Kind::File,
+        mode: 0o644,
+        rdev: 0,
+        exclusive: true,
+        write: false,
+        now: Time::new(10, 0),
+        cred: Cred::root(),
+        want: Fid(0),
+        umask: 0,
+        read: false,
+        append: false,
+    }
+}
+
+#[test]
+fn only_who_asks_is_leased_and_a_grant_is_remembered() {
+    let two = Two::new();
+    two.make("f", two.a).unwrap();
+    assert_eq!(two.look("f", two.a, 0), (0, 0));
+    assert_eq!(two.rig.mdt.core.leases.held(), 0);
+    assert_eq!(two.look("f", two.a, Flags::LEASE_WANTED), (BOTH, 0));
+    assert_eq!(two.look("none", two.b, Flags::LEASE_WANTED), (BOTH, Code::NotFound as u16));
+    assert_eq!(two.rig.mdt.core.leases.held(), 2);
+    assert_eq!(two.look("..", two.a, Flags::LEASE_HELD).0, 0, "the parent lies elsewhere");
+    // Attributes by fid: only of what lies in a directory whose lease is held.
+    let fid = two.rig.ask(&lookup("f"), two.a).unwrap().attr.fid;
+    assert_eq!(two.flags(&GetAttr { fid }, two.a, Flags::LEASE_HELD).0, Flags::ATTRS_LEASED);
+    two.rig.ask(&Detach { session: two.b }, two.b).unwrap();
+    assert_eq!(two.flags(&GetAttr { fid: Fid::ROOT }, two.a, Flags::LEASE_HELD).0, Flags::ATTRS_LEASED);
+    assert_eq!(two.look("f", SessionId(0), Flags::LEASE_WANTED), (0, 0), "an observer");
+}
+
+/// mds-L4: a holder from which nothing comes delays a change by the rest of its term.
+#[test]
+fn a_change_waits_for_a_silent_holder_until_its_lease_ends() {
+    let two = Two::new();
+    two.look("f", two.a, Flags::LEASE_WANTED);
+    two.rig.ask(&KeepAlive { session: two.a, mode: 0 }, two.a).unwrap();
+    let began = two.now();
+    two.steps_until(|two| two.make("f", two.b).unwrap());
+    let waited = two.now() - began;
+    assert!((TERM_MS..TERM_MS + 1000).contains(&waited), "{waited} ms");
+    // Meanwhile nobody could cache what was about to change.
+    assert_eq!(two.look("f", two.b, Flags::LEASE_WANTED), (BOTH, 0));
+}
+
+#[test]
+fn a_session_changes_what_it_alone_has_cached_without_a_wait() {
+    let two = Two::new();
+    two.look("f", two.b, Flags::LEASE_WANTED);
+    two.look("f", two.a, 0);
+    let began = Instant::now();
+    for n in 0..50 {
+        two.make(&format!("f{n}"), two.b).unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(two.rig.mdt.core.leases.counts.recalls.load(Ordering::Relaxed), 0);
+}
+
+/// lease-L3: while a change waits, its touches are leased to no one.
+#[test]
+fn what_a_change_waits_for_is_not_leased_meanwhile() {
+    let two = Two::new();
+    two.make("other", two.b).unwrap();
+    two.look("f", two.a, Flags::LEASE_WANTED);
+    two.rig.ask(&KeepAlive { session: two.a, mode: 0 }, two.a).unwrap();
+    std::thread::scope(|scope| {
+        let change = scope.spawn(|| two.make("f", two.b).unwrap());
+        let until = Instant::now() + Duration::from_secs(20);
+        while two.look("f", two.a, Flags::LEASE_HELD).0 & Flags::NAMES_LEASED != 0 {
+            assert!(Instant::now() < until, "the bar shows");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(two.look("f", two.b, Flags::LEASE_WANTED).1, Code::NotFound as u16);
+        two.pass(TERM_MS);
+        change.join().unwrap();
+    });
+    assert_eq!(two.look("f", two.a, Flags::LEASE_WANTED), (BOTH, 0));
+}
+
+/// lease-L4.
+#[test]
+fn a_directory_that_is_changed_again_and_again_is_leased_to_its_changer_alone() {
+    let two = Two::new();
+    // The holder's term is over, so that no change waits.
+    two.pass(TERM_MS);
+    for n in 0..CONFLICTS_MAX {
+        two.look("f", two.a, Flags::LEASE_WANTED);
+        two.make(&format!("f{n}"), two.b).unwrap();
+    }
+    let recalls = || two.rig.mdt.core.leases.counts.recalls.load(Ordering::Relaxed);
+    assert_eq!(recalls(), u64::from(CONFLICTS_MAX));
+    assert_eq!(two.look("f", two.a, Flags::LEASE_WANTED).0 & Flags::NAMES_LEASED, 0);
+    assert_eq!(two.look("f", two.b, Flags::LEASE_WANTED), (BOTH, Code::NotFound as u16));
+    two.make("more", two.b).unwrap();
+    assert_eq!(recalls(), u64::from(CONFLICTS_MAX), "nobody else may have it cached");
+    two.pass(REST_MS);
+    assert_eq!(two.look("f", two.a, Flags::LEASE_WANTED).0, BOTH);
+    two.make("last", two.b).unwrap();
+    assert_eq!(recalls(), u64::from(CONFLICTS_MAX) + 1);
+}
+
+/// mds-L4: the client of an evicted session may not know it yet.
+#[test]
+fn an_evicted_session_counts_until_its_lease_ends() {
+    let two = Two::new();
+    two.look("f", two.a, Flags::LEASE_WANTED);
+    two.rig.ask(&KeepAlive { session: two.a, mode: 0 }, two.a).unwrap();
+    // By another client, as `stria up` does after a kill.
+    two.rig.ask(&Detach { session: two.a }, SessionId(0)).unwrap();
+    assert_eq!(two.rig.ask(&KeepAlive { session: two.a, mode: 0 }, two.a).unwrap_err().code, Code::NoSession);
+    let began = two.now();
+    two.steps_until(|two| two.make("f", two.b).unwrap());
+    assert!((TERM_MS..TERM_MS + 1000).contains(&(two.now() - began)));
+    two.rig.mdt.core.reap_sessions();
+    assert!(two.rig.mdt.core.leases.held() <= 1, "its leases are gone");
+}
+
+/// A session that says good-bye caches nothing any more.
+#[test]
+fn a_session_that_left_delays_nobody() {
+    let two = Two::new();
+    two.look("f", two.a, Flags::LEASE_WANTED);
+    two.rig.ask(&KeepAlive { session: two.a, mode: 0 }, two.a).unwrap();
+    two.rig.ask(&Detach { session: two.a }, two.a).unwrap();
+    let began = Instant::now();
+    two.make("f", two.b).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// A repeat is answered from its slot, and the state may have changed since.
+#[test]
+fn a_repeat_of_a_creation_is_not_leased() {
+    let two = Two::new();
+    let send = |flags| {
+        let head =
+            Header { call: Create::CALL, session: two.a, slot: 1, sequence: 1, flags, ..Header::default() };
+        let mut into = Buf::new();
+        let mut answer = Answer::new(head, &mut into);
+        net::Service::serve(&*two.rig.mdt, &head, &create("f").to_bytes(), &[], &mut answer);
+        answer.head.flags & BOTH
+    };
+    assert_eq!(send(Flags::LEASE_WANTED), BOTH);
+    assert_eq!(send(Flags::LEASE_HELD), 0);
+}

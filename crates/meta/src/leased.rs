@@ -1,0 +1,89 @@
+//! What an answer lets a client cache (crate `lease`): which directory's lease it takes, and whose attributes the answer has.
+
+use types::Fid;
+use wire::meta::{Create, CreateWith, GetAttr, Lookup, MakeDir, ReadDir, Symlink};
+use wire::{Reader, Request, Wire};
+
+use crate::readdir::{BYTES_MAX, ENTRIES_MAX};
+use crate::records::{EntryRecord, counted};
+use crate::{View, keys, names};
+
+/// The directory whose lease the call may ask for. `None`: its answer is not cached.
+pub fn leased_dir(call: u16, body: &[u8]) -> Option<Fid> {
+    let takes = matches!(
+        call,
+        Lookup::CALL | ReadDir::CALL | Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL
+    );
+    // Each of these bodies begins with the directory.
+    let dir = Fid::get(&mut Reader::new(body)).ok().filter(|_| takes)?;
+    let is_up = call == Lookup::CALL && name_of(body).is_none_or(|name| name == b"..");
+    (!is_up).then_some(dir)
+}
+
+fn name_of(lookup: &[u8]) -> Option<&[u8]> {
+    let r = &mut Reader::new(lookup);
+    Fid::get(r).ok()?;
+    let len = u32::get(r).ok()?;
+    r.take(len as usize).ok()
+}
+
+/// The directory of an inode with this record, by its first hint. The root's is the root itself.
+pub fn parent_in(fid: Fid, record: &[u8]) -> Option<Fid> {
+    if fid == Fid::ROOT {
+        return Some(fid);
+    }
+    counted(fid, record).ok()?.parent
+}
+
+fn parent_of(view: &dyn View, fid: Fid) -> Option<Fid> {
+    view.get(&keys::inode(fid)).and_then(|record| parent_in(fid, &record))
+}
+
+/// The directory of a `GetAttr`'s inode.
+pub fn dir_of_attributes(view: &dyn View, call: u16, body: &[u8]) -> Option<Fid> {
+    let GetAttr { fid } = GetAttr::from_bytes(body).ok().filter(|_| call == GetAttr::CALL)?;
+    if fid == Fid::ROOT { Some(fid) } else { parent_of(view, fid) }
+}
+
+/// The inodes whose attributes a call answers; for a listing perhaps more. `None`: the attributes must not be cached. A change of an inode is
+/// told to the holders of its first hint's directory, so each must lie in the directory whose lease is asked for.
+pub fn answers_for(view: &dyn View, call: u16, body: &[u8]) -> Option<Vec<Fid>> {
+    match call {
+        GetAttr::CALL => GetAttr::from_bytes(body).ok().map(|req| vec![req.fid]),
+        Lookup::CALL => {
+            let (dir, name) = (leased_dir(call, body)?, name_of(body)?);
+            // An absent name has no attributes.
+            let Some(found) = names::find_entry(view, dir, name).ok()? else { return Some(vec![]) };
+            (parent_of(view, found.entry.fid) == Some(dir)).then(|| vec![found.entry.fid])
+        }
+        ReadDir::CALL => {
+            let req = ReadDir::from_bytes(body).ok()?;
+            if !req.plus {
+                return Some(vec![]);
+            }
+            children(view, &req)
+        }
+        _ => None,
+    }
+}
+
+/// The inodes of a page, without a look at them: those of the page that is answered, or more.
+fn children(view: &dyn View, req: &ReadDir) -> Option<Vec<Fid>> {
+    let (max, mut fids, mut bytes) = ((req.max as usize).clamp(1, ENTRIES_MAX), Vec::new(), 0);
+    let mut are_here = true;
+    view.range(&keys::entry_after(req.dir, req.cookie), &keys::entries_end(req.dir), &mut |_, value| {
+        if fids.len() >= max || bytes >= BYTES_MAX {
+            return false;
+        }
+        bytes += value.len();
+        match EntryRecord::decode(value) {
+            Ok(entry) => {
+                are_here &= parent_of(view, entry.fid) == Some(req.dir);
+                fids.push(entry.fid);
+            }
+            Err(_) => are_here = false,
+        }
+        are_here
+    });
+    are_here.then_some(fids)
+}
