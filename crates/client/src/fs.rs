@@ -22,7 +22,8 @@ use crate::session::gone::Gone;
 use crate::session::identity::Identity;
 use crate::session::link::Link;
 use crate::session::losses::Losses;
-use crate::session::request::{Answer, Sent};
+use crate::session::request::Answer;
+use crate::session::sent::Sent;
 use crate::upkeep::alive;
 use crate::upkeep::elsewhere::Elsewhere;
 use crate::upkeep::room::Waits;
@@ -92,6 +93,7 @@ impl Fs {
             locks: Default::default(),
             gone: Gone::default(),
             sharing: Default::default(),
+            leased: Default::default(),
             ear: Default::default(),
             alive: Default::default(),
             map_wanted: Default::default(),

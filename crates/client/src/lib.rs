@@ -55,6 +55,7 @@ mod upkeep;
 mod verbs;
 
 pub use cache::api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
+pub use cache::leased::{Leave, TimeOuts, ToKernel};
 pub use cache::listing::Lister;
 pub use errno::errno_of;
 pub use fs::Fs;
@@ -63,6 +64,7 @@ pub use plan::spans::Whence;
 pub use session::locks::{FileLock, LockAnswer, LockDone};
 pub use upkeep::room::WAITERS_MAX;
 pub use verbs::du::Du;
+pub use verbs::lookup::Replying;
 pub use verbs::xattr::TRACE_ATTRIBUTE;
 pub use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FLAG_NOATIME, FLAG_NODUMP};
 pub use wire::session::Claims;

@@ -1,5 +1,6 @@
 //! SETATTR and replies about extended attributes: what the kernel asks for, and with whose rights it is done.
 
+use std::time::Duration;
 use std::time::SystemTime;
 
 use client::SetAttr;
@@ -71,7 +72,7 @@ impl Door {
             }
         }
         match self.kept_attributes(ino, done) {
-            Ok(attr) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
+            Ok(attr) => reply.attr(&Duration::ZERO, &file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
         }
     }

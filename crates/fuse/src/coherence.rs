@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use client::Handle;
-use fusedev::{INodeNo, ReplyAttr, ReplyStatx, ReplyWrite, Request, StatxAttr};
+use client::{Handle, Leave};
+use fusedev::{INodeNo, ReplyAttr, ReplyStatx, ReplyWrite, Request};
 use parking_lot::Mutex;
 use types::{Attr, Fault, Fid};
 
 use crate::door::Door;
 use crate::inuse::{Begun, Told};
-use crate::reply::{errno, file_attr};
+use crate::reply::errno;
 
 /// A descriptor flag: its reads and writes bypass the page cache.
 pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
@@ -34,6 +34,7 @@ struct Waiting {
     fid: Fid,
     tid: u32,
     attr: Attr,
+    leave: Leave,
     reply: AttrReply,
     since: Instant,
     growth: u64,
@@ -49,9 +50,12 @@ pub struct Questions {
 
 impl Door {
     /// Replies with attributes that follow fuse-G1.
-    pub(crate) fn answer_attr(&self, tid: u32, attr: Attr, reply: AttrReply) {
+    pub(crate) fn answer_attr(&self, tid: u32, attr: Attr, leave: Leave, reply: AttrReply) {
         let since = Instant::now();
-        self.answer_or_ask(Waiting { fid: attr.fid, tid, attr, reply, since, growth: 0, end: 0 }, false);
+        self.answer_or_ask(
+            Waiting { fid: attr.fid, tid, attr, leave, reply, since, growth: 0, end: 0 },
+            false,
+        );
     }
 
     fn answer_or_ask(&self, waiting: Waiting, is_unread: bool) {
@@ -60,8 +64,8 @@ impl Door {
             Told::Unsure { growth, end } if waiting.since.elapsed() < ASKED_MAX => {
                 self.ask_kernel(Waiting { growth, end, ..waiting });
             }
-            Told::Unsure { .. } => self.put_attr(waiting.reply, attr),
-            Told::Size(size) => self.put_attr(waiting.reply, Attr { size, ..attr }),
+            Told::Unsure { .. } => self.put_attr(waiting.reply, &attr, &waiting.leave),
+            Told::Size(size) => self.put_attr(waiting.reply, &Attr { size, ..attr }, &waiting.leave),
         }
     }
 
@@ -72,7 +76,7 @@ impl Door {
         self.questions.waiting.lock().insert(question, waiting);
         let asked = self.forget.0.as_ref().is_some_and(|n| n.retrieve(question, ino, offset, 1).is_ok());
         if !asked && let Some(waiting) = self.questions.waiting.lock().remove(&question) {
-            self.put_attr(waiting.reply, waiting.attr);
+            self.put_attr(waiting.reply, &waiting.attr, &waiting.leave);
         }
     }
 
@@ -85,15 +89,6 @@ impl Door {
             false => self.in_use.kernel_reads(waiting.fid, waiting.growth, waiting.end),
         }
         self.answer_or_ask(waiting, is_unread);
-    }
-
-    fn put_attr(&self, reply: AttrReply, attr: Attr) {
-        match reply {
-            AttrReply::Attr(reply) => reply.attr(&self.attr_ttl(), &file_attr(&attr)),
-            AttrReply::Statx(reply) => {
-                reply.statx(&self.attr_ttl(), &file_attr(&attr), &StatxAttr::default());
-            }
-        }
     }
 
     /// Runs a call of the thread `rq.pid()` that may extend a file to `end`; `reached` returns how far it did.

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use client::{DirItem, Fs, Handle, Mode};
+use client::{DirItem, Fs, Leave, Mode, TimeOuts};
 use fusedev::*;
 use rustix::mount::MountFlags;
-use types::{Attr, Buf, Cred, Fault, Fid};
+use types::{Attr, Buf, Cred, Fid};
 
 use crate::aside::Aside;
 use crate::attributes::Wanted;
@@ -89,14 +89,7 @@ impl Door {
         }
     }
 
-    /// Among other clients the kernel must cache nothing.
-    pub(crate) fn attr_ttl(&self) -> Duration {
-        if self.fs.is_shared() { Duration::ZERO } else { self.options.attr_timeout }
-    }
-    fn entry_ttl(&self) -> Duration {
-        if self.fs.is_shared() { Duration::ZERO } else { self.options.entry_timeout }
-    }
-    fn fopen_flags(&self, fid: Fid, write: bool) -> FopenFlags {
+    pub(crate) fn fopen_flags(&self, fid: Fid, write: bool) -> FopenFlags {
         if self.fs.is_shared() {
             return session::fopen_flags_shared();
         }
@@ -123,37 +116,6 @@ impl Door {
 
     pub fn fs(&self) -> &Fs {
         &self.fs
-    }
-
-    fn answer_entry(&self, verb: &str, result: Result<Attr, Fault>, reply: ReplyEntry) {
-        match result {
-            Ok(attr) => {
-                self.set_id.on_mode(attr.mode);
-                let (attr_ttl, entry_ttl) = (self.attr_ttl(), self.entry_ttl());
-                reply.entry_with_ttls(&attr_ttl, &entry_ttl, &file_attr(&attr), self.generation(attr.fid))
-            }
-            Err(fault) => reply.error(errno(verb, &fault)),
-        }
-    }
-
-    fn answer_created(
-        &self,
-        verb: &str,
-        made: Result<(Attr, Handle), Fault>,
-        open: client::OpenFlags,
-        reply: ReplyCreate,
-    ) {
-        match made {
-            Ok((attr, handle)) => {
-                self.set_id.on_mode(attr.mode);
-                let ttl = self.attr_ttl().min(self.entry_ttl());
-                let flags = self.fopen_flags(attr.fid, open.write);
-                self.note_opened(attr.fid, handle, open, flags);
-                let generation = self.generation(attr.fid);
-                reply.created(&ttl, &file_attr(&attr), generation, FileHandle(handle.0), flags)
-            }
-            Err(fault) => reply.error(errno(verb, &fault)),
-        }
     }
 
     /// O_APPEND is not passed on; each write reports that it appends, and the file's end as the kernel knows it. While this client is
@@ -194,16 +156,20 @@ impl Filesystem for Served {
     }
 
     fn started(&mut self, notifier: Notifier) {
-        self.own().forget = Forget(Some(notifier));
+        let forget = Forget(Some(notifier));
+        self.own().forget = forget.clone();
+        self.own().fs.on_forget(Box::new(move |fids| fids.iter().for_each(|fid| forget.attributes(*fid))));
     }
 
     // Names.
 
     fn lookup(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.fs.lookup_as(fid(parent), name.as_bytes(), &self.reader(rq));
-        let is_newer = found.as_ref().is_ok_and(|attr| self.fs.tell_accessed_of(attr.fid));
-        let found = if is_newer { found.and_then(|attr| self.fs.getattr(attr.fid)) } else { found };
-        self.answer_entry("lookup", found, reply);
+        let (parent, name, cred) = (fid(parent), name.as_bytes(), self.reader(rq));
+        let (mut found, mut leave) = self.fs.lookup_leased(parent, name, &cred);
+        if found.as_ref().is_ok_and(|attr| self.fs.tell_accessed_of(attr.fid)) {
+            (found, leave) = self.fs.lookup_leased(parent, name, &cred);
+        }
+        self.answer_entry("lookup", found, &leave, reply);
     }
 
     fn forget(&self, _: &Request, _ino: INodeNo, _nlookup: u64) {}
@@ -222,13 +188,14 @@ impl Filesystem for Served {
         let made = self.fs.create(fid(parent), name.as_bytes(), masked(mode, umask), open, &self.cred(rq));
         let kept =
             |(attr, handle)| self.kept(parent, Ok((attr, handle))).inspect_err(|_| self.fs.release(handle));
-        self.answer_created("create", made.and_then(kept), open, reply);
+        let at = Some((fid(parent), name.as_bytes()));
+        self.answer_created("create", at, made.and_then(kept), open, reply);
     }
 
     fn tmpfile(&self, rq: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         let open = self.open_flags(flags);
         let made = self.fs.tmpfile(fid(parent), masked(mode, umask), open, &self.cred(rq));
-        self.answer_created("tmpfile", made, open, reply);
+        self.answer_created("tmpfile", None, made, open, reply);
     }
 
     fn mknod(
@@ -244,18 +211,18 @@ impl Filesystem for Served {
         let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
         let made =
             self.fs.mknod(fid(parent), name.as_bytes(), kind, masked(mode, umask), rdev, &self.cred(rq));
-        self.answer_entry("mknod", self.kept(parent, made), reply);
+        self.answer_made("mknod", (fid(parent), name.as_bytes()), self.kept(parent, made), reply);
     }
 
     fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &self.cred(rq));
-        self.answer_entry("mkdir", self.kept(parent, made), reply);
+        self.answer_made("mkdir", (fid(parent), name.as_bytes()), self.kept(parent, made), reply);
     }
 
     fn symlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made =
             self.fs.symlink(fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &self.cred(rq));
-        self.answer_entry("symlink", self.kept(parent, made), reply);
+        self.answer_made("symlink", (fid(parent), name.as_bytes()), self.kept(parent, made), reply);
     }
 
     fn readlink(&self, rq: &Request, ino: INodeNo, reply: ReplyData) {
@@ -268,7 +235,7 @@ impl Filesystem for Served {
 
     fn link(&self, rq: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.fs.link(fid(ino), fid(parent), name.as_bytes(), &self.cred(rq));
-        self.answer_entry("link", self.kept(parent, linked), reply);
+        self.answer_entry("link", self.kept(parent, linked), &Leave::default(), reply);
     }
 
     fn unlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -300,9 +267,9 @@ impl Filesystem for Served {
 
     fn getattr(&self, rq: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         self.fs.tell_accessed_of(fid(ino));
-        match self.fs.getattr(fid(ino)) {
-            Ok(attr) => self.answer_attr(rq.pid(), attr, AttrReply::Attr(reply)),
-            Err(fault) => reply.error(errno("getattr", &fault)),
+        match self.fs.getattr_leased(fid(ino)) {
+            (Ok(attr), leave) => self.answer_attr(rq.pid(), attr, leave, AttrReply::Attr(reply)),
+            (Err(fault), _) => reply.error(errno("getattr", &fault)),
         }
     }
 
@@ -316,9 +283,9 @@ impl Filesystem for Served {
         reply: ReplyStatx,
     ) {
         self.fs.tell_accessed_of(fid(ino));
-        match self.fs.getattr(fid(ino)) {
-            Ok(attr) => self.answer_attr(rq.pid(), attr, AttrReply::Statx(reply)),
-            Err(fault) => reply.error(errno("statx", &fault)),
+        match self.fs.getattr_leased(fid(ino)) {
+            (Ok(attr), leave) => self.answer_attr(rq.pid(), attr, leave, AttrReply::Statx(reply)),
+            (Err(fault), _) => reply.error(errno("statx", &fault)),
         }
     }
 
@@ -544,7 +511,7 @@ impl Filesystem for Served {
             reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
         };
         self.begins_listing(rq, ino, cookie, flags);
-        match self.list((rq, &self.reader(rq)), fid(ino), cookie, false, add) {
+        match self.list((rq, &self.reader(rq)), fid(ino), cookie, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdir", &fault)),
         }
@@ -559,9 +526,16 @@ impl Filesystem for Served {
         flags: OpenFlags,
         mut reply: ReplyDirectoryPlus,
     ) {
+        self.begins_listing(rq, ino, cookie, flags);
+        let items = match self.list_plus((rq, &self.reader(rq)), fid(ino), cookie) {
+            Ok(items) => items,
+            Err(fault) => return reply.error(errno("readdirplus", &fault)),
+        };
+        // Taken once all servers have answered: notices wait for it.
+        let replying = self.fs.reply(fid(ino));
         let add = |item: &DirItem| {
-            // Checked for each entry: other clients may attach during the listing.
-            let ttl = self.attr_ttl().min(self.entry_ttl());
+            let TimeOuts { name, attr } = replying.time_outs(&item.leave);
+            let ttl = name.min(attr);
             let (name, generation) = (OsStr::from_bytes(&item.name), self.generation(item.fid));
             match &item.attr {
                 Some(attr) => {
@@ -571,11 +545,8 @@ impl Filesystem for Served {
                 None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), generation),
             }
         };
-        self.begins_listing(rq, ino, cookie, flags);
-        match self.list((rq, &self.reader(rq)), fid(ino), cookie, true, add) {
-            Ok(()) => reply.ok(),
-            Err(fault) => reply.error(errno("readdirplus", &fault)),
-        }
+        _ = items.iter().any(add);
+        reply.ok()
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {

@@ -10,12 +10,13 @@ use fusedev::{INodeNo, Notifier};
 use types::Fid;
 
 /// Sends the notices. Before the mount is served the kernel caches nothing, so no notice is needed.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Forget(pub Option<Notifier>);
 
 impl Forget {
     /// Called by a thread that serves a request about the open file `fid`, before its reply: the caller then sees the new attributes as
-    /// soon as its call returns. The request keeps the file in use, so this notice does not wait for the file's end (fuse-I2).
+    /// soon as its call returns. The request keeps the file in use, so this notice does not wait for the file's end (fuse-I2). A notice
+    /// of the MDT that other clients change the file calls it too, and may wait for that end.
     pub fn attributes(&self, fid: Fid) {
         let Some(notifier) = &self.0 else { return };
         // The kernel may not know the inode, and then has nothing to forget: the error can be ignored.

@@ -16,6 +16,7 @@ mod coherence;
 mod cred;
 mod data;
 mod door;
+mod entry;
 mod forget;
 mod fsflags;
 pub mod gate;

@@ -26,14 +26,12 @@ impl Door {
         (rq, cred): (&Request, &Cred),
         dir: Fid,
         mut cookie: u64,
-        plus: bool,
         mut add: impl FnMut(&DirItem) -> bool,
     ) -> Result<(), Fault> {
-        let batch = if plus { PLUS_BATCH } else { PLAIN_BATCH };
         let lister = Lister { pid: rq.pid(), uid: rq.uid() };
         let mut any = false;
         loop {
-            let items = match self.fs.readdir_of(lister, dir, cookie, batch, plus, cred) {
+            let items = match self.fs.readdir_of(lister, dir, cookie, PLAIN_BATCH, false, cred) {
                 Ok(items) => items,
                 // The entries in the buffer are valid; the next call meets the error again.
                 Err(_) if any => return Ok(()),
@@ -46,5 +44,16 @@ impl Door {
             }
             any = true;
         }
+    }
+
+    /// The next entries behind `cookie` with attributes: one batch, as many as the kernel's buffer mostly holds.
+    pub(crate) fn list_plus(
+        &self,
+        (rq, cred): (&Request, &Cred),
+        dir: Fid,
+        cookie: u64,
+    ) -> Result<Vec<DirItem>, Fault> {
+        let lister = Lister { pid: rq.pid(), uid: rq.uid() };
+        self.fs.readdir_of(lister, dir, cookie, PLUS_BATCH, true, cred)
     }
 }

@@ -4,8 +4,8 @@
 //! mode each time would double the requests of every user but root. So each handle is remembered as *clear* under an epoch, which rises
 //! whenever this mount may have set such bits on any file.
 //! fuse-S1. A handle counts as clear only if its mode was read after the epoch under which it is filed.
-//! fuse-S2. It counts for no longer than the kernel caches attributes, and is filed only while this client is alone. An attaching client
-//! waits for longer than that, so no other client has set bits since.
+//! fuse-S2. It counts for a second at most, and is filed only while this client is alone. The arrival of other clients raises the epoch, so
+//! none of them has set bits since.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,9 +45,10 @@ pub struct SetIdWatch {
 }
 
 impl SetIdWatch {
-    /// To be taken before the caller checks for other clients and reads the mode.
-    pub fn look(&self, now: Instant) -> Look {
-        Look { epoch: self.epoch.load(Ordering::SeqCst), at: now }
+    /// To be taken before the caller checks for other clients and reads the mode. `seasons`: how often other clients came.
+    pub fn look(&self, now: Instant, seasons: u64) -> Look {
+        // Both only rise, so equal sums are of equal parts.
+        Look { epoch: self.epoch.load(Ordering::SeqCst) + seasons, at: now }
     }
 
     pub fn is_clear(&self, handle: u64, look: Look) -> bool {
@@ -95,9 +96,9 @@ mod tests {
     fn a_chmod_after_the_look_is_not_missed() {
         let watch = SetIdWatch::default();
         let now = Instant::now();
-        let is_clear = || watch.is_clear(7, watch.look(now));
+        let is_clear = || watch.is_clear(7, watch.look(now, 0));
         assert!(!is_clear());
-        let look = watch.look(now);
+        let look = watch.look(now, 0);
         watch.learn_clear(7, look);
         assert!(is_clear());
         watch.on_mode(0o755);
@@ -107,7 +108,8 @@ mod tests {
         // A look from before the chmod must not count.
         watch.learn_clear(7, look);
         assert!(!is_clear());
-        watch.learn_clear(7, watch.look(now));
+        watch.learn_clear(7, watch.look(now, 0));
+        assert!(!watch.is_clear(7, watch.look(now, 1)), "others were here since");
         watch.forget(7);
         assert!(!is_clear());
     }
@@ -117,8 +119,8 @@ mod tests {
     fn what_another_client_may_have_set_since_is_asked_for() {
         let watch = SetIdWatch::default();
         let now = Instant::now();
-        watch.learn_clear(7, watch.look(now));
-        assert!(watch.is_clear(7, watch.look(now + ENTRY_TIMEOUT / 2)));
-        assert!(!watch.is_clear(7, watch.look(now + ENTRY_TIMEOUT)));
+        watch.learn_clear(7, watch.look(now, 0));
+        assert!(watch.is_clear(7, watch.look(now + ENTRY_TIMEOUT / 2, 0)));
+        assert!(!watch.is_clear(7, watch.look(now + ENTRY_TIMEOUT, 0)));
     }
 }

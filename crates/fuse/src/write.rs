@@ -48,7 +48,7 @@ impl Door {
         if !kill {
             return Ok(());
         }
-        let look = self.set_id.look(Instant::now());
+        let look = self.set_id.look(Instant::now(), self.fs.seasons_shared());
         let is_shared = self.fs.is_shared();
         if is_shared || !self.set_id.is_clear(handle.0, look) {
             let mode = self.drop_privileges(rq, fid)?.mode;

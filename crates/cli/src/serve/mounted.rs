@@ -68,8 +68,6 @@ impl Client {
             name: wish.client_name,
             claims: wish.claims,
             own_locks: wish.options.flock != Some(true),
-            // It includes the transit of a reply.
-            kernel_remembers: fuse::ENTRY_TIMEOUT + Duration::from_millis(100),
             ..client::Settings::default()
         };
         let fs = Fs::connect(wish.fabric.clone(), wish.map.clone(), wish.fs, settings)?;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use types::{Attr, Fid, Kind, Time};
 use wire::session::Claims;
 
+use crate::cache::leased::Leave;
+
 /// Settings of a client. A mount uses `Default`.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -16,8 +18,6 @@ pub struct Settings {
     pub retain_bytes_max: usize,
     /// Shown to people in the servers' lists of clients: host, pid, mount point.
     pub name: String,
-    /// Time for which the kernel may use names and attributes that it got before another client attached.
-    pub kernel_remembers: Duration,
     /// A tool that only reads: it takes no session and does not count as a client.
     pub observer: bool,
     /// Users that the mount acts for.
@@ -34,7 +34,6 @@ impl Default for Settings {
             // One commit interval of a 2 Gb/s link; a faster one waits for flushes that happen anyway.
             retain_bytes_max: 256 << 20,
             name: String::new(),
-            kernel_remembers: Duration::ZERO,
             observer: false,
             claims: Claims::All,
             own_locks: false,
@@ -109,6 +108,8 @@ pub struct DirItem {
     pub cookie: u64,
     /// Attributes if they were asked for, never for `.` and `..`. `None` also if the servers did not answer in time; then ask for the file.
     pub attr: Option<Attr>,
+    /// What the kernel may cache of it.
+    pub leave: Leave,
 }
 
 /// Numbers of the file system: bytes of the OSTs, files of the MDT.

@@ -8,7 +8,7 @@
 //! client-D1: a kept listing is for the thread that began it only, since that thread's right to read was checked.
 //! client-D2: if a directory has more names than one answer, the listing goes on from cookie to cookie behind them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use wire::meta::ReadDir;
 
 use crate::Fs;
 use crate::cache::api::DirItem;
+use crate::cache::leased::{Known, Leave};
 
 /// Most entries asked for at once: with attributes and layouts they must fit a reply's 4 MiB.
 pub(crate) const ENTRIES_MAX: usize = 4096;
@@ -35,19 +36,19 @@ pub struct Lister {
     pub uid: u32,
 }
 
-struct Name {
-    name: Box<[u8]>,
-    fid: Fid,
-    kind: Kind,
-    cookie: u64,
+pub(crate) struct Name {
+    pub name: Box<[u8]>,
+    pub fid: Fid,
+    pub kind: Kind,
+    pub cookie: u64,
 }
 
 /// A directory's first names, in cookie order.
-struct Listing {
-    parent: Fid,
-    names: Vec<Name>,
+pub(crate) struct Listing {
+    pub parent: Fid,
+    pub names: Vec<Name>,
     /// The directory has more names.
-    more: bool,
+    pub more: bool,
 }
 
 struct Kept {
@@ -93,17 +94,24 @@ impl Fs {
         plus: bool,
         cred: &Cred,
     ) -> Result<Vec<DirItem>, Fault> {
-        let of = (dir, lister);
+        let (of, is_own) = ((dir, lister), lister.pid != 0);
+        let cached = if self.may_use_cached() { self.id.leased.listing(dir) } else { None };
         let listing = match cookie {
-            _ if !self.is_shared() || lister.pid == 0 => None,
             0 => {
-                let listing = Arc::new(self.fetch_listing(dir, cred)?);
-                self.listings.keep(of, listing.clone());
+                let listing = match cached {
+                    Some(cached) => cached,
+                    None => self.fetch_listing(dir, plus, cred)?,
+                };
+                if is_own {
+                    self.listings.keep(of, listing.clone());
+                }
                 Some(listing)
             }
-            _ => self.listings.find(of),
+            _ => self.listings.find(of).filter(|_| is_own).or(cached),
         };
-        let Some(listing) = listing else { return self.readdir_as(dir, cookie, max, plus, cred) };
+        // Beside other clients without attributes: they could not be cached.
+        let plus_here = plus && !self.is_shared();
+        let Some(listing) = listing else { return self.readdir_as(dir, cookie, max, plus_here, cred) };
         let rest = listing.names.partition_point(|n| n.cookie <= cookie);
         let names = listing.names[rest..].iter().map(|n| DirItem {
             name: n.name.to_vec(),
@@ -111,26 +119,50 @@ impl Fs {
             kind: n.kind,
             cookie: n.cookie,
             attr: None,
+            leave: Leave::default(),
         });
         let items: Vec<_> = dots(dir, listing.parent, cookie).chain(names).take(max.max(1)).collect();
         match items.is_empty() && listing.more {
-            true => self.readdir_as(dir, cookie, max, plus, cred),
-            false => Ok(items),
+            true => self.readdir_as(dir, cookie, max, plus_here, cred),
+            false => Ok(items
+                .into_iter()
+                .map(|item| if plus { self.with_attr(dir, item) } else { item })
+                .collect()),
         }
     }
 
-    fn fetch_listing(&self, dir: Fid, cred: &Cred) -> Result<Listing, Fault> {
-        let (cookie, max, plus) = (COOKIE_DOTDOT, ENTRIES_MAX as u32, false);
+    /// Attributes come from the cache only: a listing waits for no file.
+    fn with_attr(&self, dir: Fid, item: DirItem) -> DirItem {
+        match self.id.leased.name(dir, &item.name) {
+            Some((Known::There(fid, Some(inode)), leave)) if fid == item.fid => {
+                let attr = self.attr_until(&inode, None, Instant::now()).ok();
+                DirItem { attr, leave, ..item }
+            }
+            _ => item,
+        }
+    }
+
+    /// Asks for all names of a directory with their attributes, so that none of them needs a request.
+    pub(crate) fn fetch_all(&self, dir: Fid, cred: &Cred) {
+        if let Err(fault) = self.fetch_listing(dir, true, cred) {
+            tracing::debug!(%fault, "a directory's names are not cached");
+        }
+    }
+
+    fn fetch_listing(&self, dir: Fid, plus: bool, cred: &Cred) -> Result<Arc<Listing>, Fault> {
+        let (cookie, max) = (COOKIE_DOTDOT, ENTRIES_MAX as u32);
         let req = ReadDir { dir, cookie, max, plus, cred: cred.clone() };
-        let reply = self.ask_until(dir, &req, self.deadline())?.reply;
-        let name = |e: wire::meta::DirEntry| Name {
-            name: e.name.0.into_boxed_slice(),
-            fid: e.fid,
-            kind: e.kind,
-            cookie: e.cookie,
+        let answer = self.ask_until(dir, &req, self.deadline())?;
+        let (reply, told) = (answer.reply, answer.told);
+        let mut inodes = HashMap::new();
+        let name = |e: wire::meta::DirEntry| {
+            e.inode.map(|inode| inodes.insert(e.fid, inode));
+            Name { name: e.name.0.into_boxed_slice(), fid: e.fid, kind: e.kind, cookie: e.cookie }
         };
         let names = reply.entries.into_iter().map(name).collect();
-        Ok(Listing { parent: reply.parent, names, more: reply.more })
+        let listing = Arc::new(Listing { parent: reply.parent, names, more: reply.more });
+        self.id.leased.keep_listing(&told, dir, &listing, &inodes);
+        Ok(listing)
     }
 }
 
@@ -139,5 +171,12 @@ pub(crate) fn dots(dir: Fid, parent: Fid, cookie: u64) -> impl Iterator<Item = D
     [(&b"."[..], dir, COOKIE_DOT), (b"..", parent, COOKIE_DOTDOT)]
         .into_iter()
         .filter(move |(_, _, c)| *c > cookie)
-        .map(|(name, fid, cookie)| DirItem { name: name.to_vec(), fid, kind: Kind::Dir, cookie, attr: None })
+        .map(|(name, fid, cookie)| DirItem {
+            name: name.to_vec(),
+            fid,
+            kind: Kind::Dir,
+            cookie,
+            attr: None,
+            leave: Leave::default(),
+        })
 }

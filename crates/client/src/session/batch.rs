@@ -11,7 +11,8 @@ use wire::batch::{BATCH_BYTES_MAX, OPS_MAX};
 
 use crate::session::link::Link;
 use crate::session::request::IN_FLIGHT_MAX;
-use crate::session::request::{Answer, Patience, Pending, Sent};
+use crate::session::request::{Answer, Patience, Pending};
+use crate::session::sent::Sent;
 
 /// Bytes of a frame beside its operations, and of an operation beside its body.
 const FRAME_BYTES: usize = 64;

@@ -1,6 +1,7 @@
 //! The line to the MDT, and the effects of the notices that come over it.
 //!
-//! client-EA1: a notice wakes threads and sets flags, and waits for nothing.
+//! client-EA1: a notice wakes threads, sets flags and drops what is cached, and waits for nothing but replies to the kernel that are being
+//!     written.
 //! client-EA2: after each answer to a keep-alive the line is open and no notice is missing, or the client listens anew. So a lost notice shows
 //!     within a second.
 
@@ -11,7 +12,7 @@ use net::notices::{Listener, Taken};
 use net::{Listening, Peer, rpc};
 use parking_lot::Mutex;
 use types::Buf;
-use wire::notice::{Evicted, Listen, LocksFree, LookAround, ModeChanged};
+use wire::notice::{Evicted, Forget, Listen, LocksFree, LookAround, ModeChanged};
 use wire::session::KeepAliveReply;
 use wire::{Header, Request, Wire};
 
@@ -32,8 +33,7 @@ pub(crate) struct Ear {
 impl Ear {
     /// client-EA2: must the client listen anew?
     pub fn is_due(&self, reply: &KeepAliveReply) -> bool {
-        let is_open = self.line.lock().as_ref().is_some_and(|(line, _)| line.is_open());
-        if !is_open || !self.taken.has_all(reply.outbox, 0) {
+        if !self.is_open() || !self.taken.has_all(reply.outbox, 0) {
             return true;
         }
         let mut missing = self.missing.lock();
@@ -44,6 +44,10 @@ impl Ear {
         // A notice and the answer may overtake each other, so it is missing only if it is at the second look.
         let before = missing.replace(reply.notices);
         before.is_some_and(|before| !self.taken.has_all(reply.outbox, before))
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.line.lock().as_ref().is_some_and(|(line, _)| line.is_open())
     }
 
     /// Begins a line.
@@ -68,6 +72,10 @@ impl Ear {
         match reply {
             Ok(reply) => {
                 *self.missing.lock() = None;
+                if !self.taken.knows(&reply) {
+                    // Before any notice is acknowledged: those that are lost may have told what to forget.
+                    id.leased.void();
+                }
                 // The earlier line ends here.
                 *self.line.lock() = Some((listening, listener.clone()));
                 // The attach or keep-alive before this has told the mode.
@@ -105,9 +113,17 @@ fn heard(id: &Identity, since: Attach, head: &Header, body: &[u8]) {
         Evicted::CALL => {
             let why = Evicted::from_bytes(body).map_or(String::new(), |notice| notice.why);
             tracing::warn!("the MDT has ended this client's session: {why}");
+            id.leased.void();
             id.alive.ring();
         }
-        LookAround::CALL => look_around(id),
+        Forget::CALL => match Forget::from_bytes(body) {
+            Ok(notice) => id.leased.forget(&notice.items),
+            Err(_) => id.leased.void(),
+        },
+        LookAround::CALL => {
+            id.leased.void();
+            look_around(id)
+        }
         other => tracing::debug!("notice {other:#06x} is of a newer release, and is ignored"),
     }
 }

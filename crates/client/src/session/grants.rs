@@ -137,7 +137,8 @@ mod tests {
 
     fn answer(granted: bool, incarnation: Incarnation) -> Answered {
         let mark = Mark { target: TargetId(1), incarnation, seq: Seq(5) };
-        Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark })
+        let (leave, told) = Default::default();
+        Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark, leave, told })
     }
 
     /// client-Q4

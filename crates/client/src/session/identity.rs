@@ -7,6 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{FsId, Uuid};
 use wire::session::Claims;
 
+use crate::cache::leased::Leased;
 use crate::session::ear::Ear;
 use crate::session::gone::Gone;
 use crate::session::locks::Locks;
@@ -34,6 +35,7 @@ pub(crate) struct Identity {
     pub locks: Locks,
     pub gone: Gone,
     pub sharing: Sharing,
+    pub leased: Leased,
     pub ear: Ear,
     /// Rings for a keep-alive at once.
     pub alive: Bell,

@@ -18,12 +18,14 @@ use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::shared::{ALL, CatchUp, CaughtUp};
 use wire::{Flags, Header, Malformed, Reader, ReplyHead, Wire};
 
+use crate::cache::leased::Leased;
 use crate::session::grants::Granted;
 use crate::session::identity::Identity;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
 use crate::session::owed::Owed;
-use crate::session::request::{Answer, Patience, Pending, Sent, amend_sent};
+use crate::session::request::{Answer, Patience, Pending};
+use crate::session::sent::{Sent, amend_sent};
 use crate::session::slots::{Sendable, Slots};
 
 /// Longest wait for the replay turn within one attach. Then the attach begins anew, since the target may have restarted again.
@@ -126,7 +128,7 @@ impl Link {
         let (peer, incarnation) = self.ready(attach_until())?;
         let session = self.session();
         let head = Header { session, ..self.header() };
-        let since = self.id.sharing.attach();
+        let (since, renewal) = (self.id.sharing.attach(), Leased::renewal());
         let req = KeepAlive { session, mode: self.id.sharing.mode() };
         let is_known = match rpc::call(&*peer, head, &req, &[], &mut Buf::new(), deadline) {
             Ok((answer, _, Ok(reply))) => {
@@ -134,6 +136,10 @@ impl Link {
                     self.id.sharing.heard(since, reply.mode);
                     if self.id.ear.is_due(&reply) {
                         self.listen(&*peer, deadline);
+                    }
+                    // Without a line nothing is cached: a notice would not come.
+                    if self.id.ear.is_open() {
+                        self.id.leased.renewed(renewal);
                     }
                 }
                 answer.incarnation == incarnation
@@ -162,6 +168,10 @@ impl Link {
     }
     pub fn locks(&self) -> &Locks {
         &self.id.locks
+    }
+    /// Names and attributes that may be cached; `None`: an observer caches nothing.
+    pub fn leased(&self) -> Option<&Leased> {
+        Some(&self.id.leased).filter(|_| !self.id.observer)
     }
     pub fn losses(&self) -> &Losses {
         &self.id.losses
@@ -332,6 +342,8 @@ impl Link {
             match self.resend(&stuck, incarnation, deadline) {
                 Ok(answered) => {
                     self.slots.unstick(stuck.head.slot);
+                    // What it touches was not noted at this time.
+                    self.id.leased.void();
                     if let Some(done) = answered {
                         self.keep_again(done, stuck);
                     }
@@ -426,7 +438,10 @@ impl Link {
         // 0. A late notice of the old MDT would change what a restarted one counts anew.
         if self.is_mdt {
             self.id.ear.end();
+            // A restarted MDT knows of no lease, and changes nothing before this client has reported (mds-X1).
+            self.id.leased.void();
         }
+        let renewal = Leased::renewal();
         // 1. Attach. An OST gets the session that the MDT gave.
         let peer = self.fabric.peer(self.target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
         let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
@@ -486,6 +501,9 @@ impl Link {
         // 4. Notices come from here on.
         if self.is_mdt && !self.id.observer {
             self.listen(&*peer, deadline.min(Instant::now() + LISTEN_MAX));
+            if self.id.ear.is_open() {
+                self.id.leased.renewed(renewal);
+            }
         }
         Ok(())
     }

@@ -12,5 +12,6 @@ pub(crate) mod locks;
 pub(crate) mod losses;
 pub(crate) mod owed;
 pub(crate) mod request;
+pub(crate) mod sent;
 pub(crate) mod sharing;
 pub(crate) mod slots;

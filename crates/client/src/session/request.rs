@@ -13,183 +13,29 @@ use net::{Call, NetError, Peer, Ticket};
 use plan::replay::Kept;
 use plan::retry::{Ended, Next, next};
 use plan::settle::Mark;
-use types::{Buf, Code, Fault, Fid, Incarnation};
+use types::{Buf, Code, Fault, Fid, Incarnation, Seq};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
-use wire::meta::{
-    Create, CreateReply, CreateWith, Inode, MakeDir, OpenReply, RemoveDir, Rename, RenameReply, Symlink,
-    Tmpfile, Unlink, UnlinkReply, WriteInline, WriteInlineReply,
-};
+use wire::meta::Inode;
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
+use crate::cache::leased::{Fate, Leased, Leave, OwnChange, Since, Told};
 use crate::session::link::Link;
+use crate::session::sent::{Sent, Wish};
 use crate::session::slots::{Sendable, Taken};
 
 /// Most requests that one thread has under way; half of a session's slots at a target, so that two threads get along.
 pub(crate) const IN_FLIGHT_MAX: usize = 32;
-
-/// A request of a session. Once the answer is known, `amend` turns its body into the one for a replay.
-pub(crate) trait Sent: Request {
-    fn amend(_body: &mut [u8], _reply: &Self::Reply) {}
-}
-
-macro_rules! sent {
-    ($($t:path),* $(,)?) => { $(impl Sent for $t {})* };
-}
-sent!(
-    wire::meta::Lookup,
-    wire::meta::GetAttr,
-    wire::meta::GetAttrs,
-    wire::check::Check,
-    wire::check::Repair,
-    wire::meta::SetAttr,
-    wire::meta::Link,
-    wire::meta::ReadLink,
-    wire::meta::ReadDir,
-    wire::meta::GetXattr,
-    wire::meta::SetXattr,
-    wire::meta::RemoveXattr,
-    wire::meta::ListXattr,
-    wire::meta::Open,
-    wire::meta::OpenRead,
-    wire::meta::Release,
-    wire::meta::ReadInline,
-    wire::meta::Grow,
-    wire::meta::Switch,
-    wire::meta::MoveTail,
-    wire::meta::Settle,
-    wire::meta::Truncate,
-    wire::meta::SetStripe,
-    wire::meta::GetStripe,
-    wire::meta::PathOf,
-    wire::meta::Counts,
-    wire::meta::Scan,
-    wire::lock::Lock,
-    wire::lock::TestLock,
-    wire::lock::CancelLock,
-    wire::lock::DropOwner,
-    wire::lock::AwaitLocks,
-    wire::meta::SetFlags,
-    wire::accessed::Accessed,
-    wire::purge::Dying,
-    wire::object::Write,
-    wire::object::Read,
-    wire::object::Truncate,
-    wire::object::Glimpse,
-    wire::object::Grant,
-    wire::object::Reserve,
-    wire::object::Release,
-    wire::object::Punch,
-    wire::object::Seek,
-    wire::meta::AllocateInline,
-    wire::meta::SeekInline,
-    wire::object::List,
-    wire::object::ReportMissing,
-    wire::session::Detach,
-    wire::shared::Close,
-    wire::shared::Enter,
-    wire::shared::Hold,
-    wire::shared::Leave,
-    wire::session::Flush,
-    wire::session::TargetStat,
-);
-
-impl Sent for WriteInline {
-    /// A replayed write was carried out before, so it is carried out again even if an abandoned migration shows again after the restart.
-    fn amend(body: &mut [u8], _: &WriteInlineReply) {
-        let Ok(was) = WriteInline::from_bytes(body) else { return };
-        body.copy_from_slice(&WriteInline { in_section: true, ..was }.to_bytes());
-    }
-}
-
-/// mds-GR1: an inode that the MDT kept is kept again, for the calls that found it.
-impl Sent for Unlink {
-    fn amend(body: &mut [u8], reply: &UnlinkReply) {
-        let Ok(was) = Unlink::from_bytes(body) else { return };
-        body.copy_from_slice(&Unlink { held: was.held || reply.kept, ..was }.to_bytes());
-    }
-}
-impl Sent for RemoveDir {
-    fn amend(body: &mut [u8], reply: &UnlinkReply) {
-        let Ok(was) = RemoveDir::from_bytes(body) else { return };
-        body.copy_from_slice(&RemoveDir { held: was.held || reply.kept, ..was }.to_bytes());
-    }
-}
-
-/// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
-fn want(body: &mut [u8], fid: Fid) {
-    assert!(body.len() >= 8, "the body of a creation ends with the wanted fid");
-    let at = body.len() - 8;
-    body[at..].copy_from_slice(&fid.0.to_le_bytes());
-}
-/// The file that an answered creation made.
-pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
-    let makes = matches!(
-        call,
-        Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL | Rename::CALL
-    );
-    let last = body.last_chunk::<8>().filter(|_| makes)?;
-    Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
-}
-impl Sent for Create {
-    fn amend(body: &mut [u8], reply: &CreateReply) {
-        if reply.made {
-            want(body, reply.open.inode.attr.fid)
-        }
-    }
-}
-impl Sent for CreateWith {
-    fn amend(body: &mut [u8], reply: &OpenReply) {
-        want(body, reply.inode.attr.fid)
-    }
-}
-impl Sent for Tmpfile {
-    fn amend(body: &mut [u8], reply: &OpenReply) {
-        want(body, reply.inode.attr.fid)
-    }
-}
-impl Sent for MakeDir {
-    fn amend(body: &mut [u8], reply: &Inode) {
-        want(body, reply.attr.fid)
-    }
-}
-impl Sent for Rename {
-    fn amend(body: &mut [u8], reply: &RenameReply) {
-        want(body, reply.whiteout)
-    }
-}
-impl Sent for Symlink {
-    fn amend(body: &mut [u8], reply: &Inode) {
-        want(body, reply.attr.fid)
-    }
-}
-
-/// As `amend`, for a request and a reply that are encoded already.
-pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
-    fn amend<R: Sent>(body: &mut [u8], reply: &[u8]) {
-        if let Ok(reply) = R::Reply::from_bytes(reply) {
-            R::amend(body, &reply);
-        }
-    }
-    match call {
-        WriteInline::CALL => amend::<WriteInline>(body, reply),
-        Unlink::CALL => amend::<Unlink>(body, reply),
-        RemoveDir::CALL => amend::<RemoveDir>(body, reply),
-        Create::CALL => amend::<Create>(body, reply),
-        CreateWith::CALL => amend::<CreateWith>(body, reply),
-        Tmpfile::CALL => amend::<Tmpfile>(body, reply),
-        MakeDir::CALL => amend::<MakeDir>(body, reply),
-        Symlink::CALL => amend::<Symlink>(body, reply),
-        Rename::CALL => amend::<Rename>(body, reply),
-        _ => {}
-    }
-}
 
 /// A target's answer.
 pub(crate) struct Answer<T> {
     pub reply: T,
     /// The entry of the change; seq 0: nothing was changed.
     pub mark: Mark,
+    /// What the kernel may cache of it.
+    pub leave: Leave,
+    /// For answers that are cached by the caller.
+    pub told: Told,
 }
 
 pub(crate) struct Pending<'a, R: Sent> {
@@ -204,6 +50,10 @@ pub(crate) struct Pending<'a, R: Sent> {
     tries: u32,
     /// The last try may have been carried out.
     is_unknown: bool,
+    /// What the answer has that may be cached: a name in a directory, or attributes.
+    wish: (Fid, Option<Box<[u8]>>),
+    since: Since,
+    change: Option<OwnChange<'a>>,
     of: PhantomData<R>,
 }
 
@@ -250,7 +100,17 @@ impl<'a, R: Sent> Pending<'a, R> {
             "client-C3: exactly the requests that change something hold a slot"
         );
         let (number, sequence) = slot.as_ref().map_or((0, 0), |s| (s.slot, s.sequence));
-        let head = Header { call: R::CALL, slot: number, sequence, ..link.header() };
+        let leased = link.leased().filter(|_| link.is_mdt);
+        // client-LE1: stamped and noted before it leaves.
+        let change = leased.filter(|_| R::MUTATES).map(|leased| leased.change(req.touches(fid)));
+        let since = leased.map_or(Since::default(), Leased::since);
+        let (flags, wish) = match (req.wish(), leased) {
+            (Wish::Name(dir, name), Some(leased)) => (leased.flags_for(dir), (dir, Some(name.into()))),
+            (Wish::Names(dir), Some(leased)) => (leased.flags_for(dir), (dir, None)),
+            (Wish::Attr(fid), Some(leased)) => (leased.flags_for_attr(fid), (fid, None)),
+            (Wish::Nothing, _) | (_, None) => (0, (Fid(0), None)),
+        };
+        let head = Header { call: R::CALL, flags, slot: number, sequence, ..link.header() };
         let call = Call { head, body: req.to_bytes(), bulk, into, back: req.bulk_back() as usize, deadline };
         Ok(Some(Pending {
             link,
@@ -261,6 +121,9 @@ impl<'a, R: Sent> Pending<'a, R> {
             landed: None,
             tries: 0,
             is_unknown: false,
+            wish,
+            since,
+            change,
             of: PhantomData,
         }))
     }
@@ -385,7 +248,12 @@ impl<'a, R: Sent> Pending<'a, R> {
                     let fault = Fault::new(Code::Timeout, format!("gave up: {}", fault.detail));
                     return Err(self.give_up(fault));
                 }
-                Next::Refresh | Next::GiveUp => return Err(fault),
+                Next::Refresh | Next::GiveUp => {
+                    if is_definite(fault.code) && !self.is_unknown {
+                        self.change.take().into_iter().for_each(OwnChange::did_nothing);
+                    }
+                    return Err(fault);
+                }
             }
         }
     }
@@ -419,7 +287,12 @@ impl<'a, R: Sent> Pending<'a, R> {
         self.link.note(&head, &reply_head);
         let reply = match reply {
             Ok(reply) => reply,
-            Err(fault) => return Ok(Read::Refused(fault)),
+            Err(fault) => {
+                if fault.code == Code::NotFound && !R::MUTATES {
+                    self.keep_name(&self.told(head.flags), None);
+                }
+                return Ok(Read::Refused(fault));
+            }
         };
         if !self.keep(&head, &reply_head, &reply) {
             return Ok(Read::Repeat);
@@ -428,7 +301,34 @@ impl<'a, R: Sent> Pending<'a, R> {
             self.link.detached(self.call.head.incarnation);
         }
         let mark = Mark { target: self.link.target, incarnation: head.incarnation, seq: reply_head.seq };
-        Ok(Read::Done(Answer { reply, mark }))
+        let told = self.told(head.flags);
+        let leave = match self.change.take() {
+            Some(change) => change.end((head.flags, told.me), self.fate(&reply, reply_head.seq)),
+            None => self.keep_name(&told, R::named(&reply)),
+        };
+        Ok(Read::Done(Answer { reply, mark, leave, told }))
+    }
+
+    fn told(&self, flags: u16) -> Told {
+        Told { since: self.since, flags, me: self.link.session() }
+    }
+
+    /// The answer to a lookup.
+    fn keep_name(&self, told: &Told, inode: Option<&Inode>) -> Leave {
+        match (self.link.leased(), &self.wish) {
+            (Some(leased), (dir, Some(name))) => leased.keep(told, *dir, name, inode),
+            _ => Leave::default(),
+        }
+    }
+
+    fn fate<'r>(&'r self, reply: &'r R::Reply, seq: Seq) -> Fate<'r> {
+        match (R::named(reply), &self.wish.1) {
+            // Nothing was changed, or it was the earlier answer of a repeat.
+            _ if seq == Seq(0) => Fate::Nothing,
+            (Some(inode), Some(name)) => Fate::Made(name, inode),
+            _ if R::REMOVES => Fate::Removed,
+            _ => Fate::Other,
+        }
     }
 
     /// Retains the request until it is flushed. False: the target has restarted since its answer. Then the request is sent again, to find out
@@ -500,40 +400,4 @@ enum Read<T> {
 /// Is it certain that what was refused with this code did not happen, and is not going to be tried again?
 pub(crate) fn is_definite(code: Code) -> bool {
     !matches!(code, Code::Timeout | Code::Fenced)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use types::{Attr, Kind, Time};
-    use wire::meta::Place;
-
-    /// A growth that was given up may stand there again when it is sent again.
-    #[test]
-    fn a_write_that_was_done_is_kept_as_one_in_a_section() {
-        let (fid, now) = (Fid(7), Time::new(1, 0));
-        let write =
-            |in_section| WriteInline { fid, place: Place::End, in_section, crcs: vec![3], now, held: None };
-        let mut body = write(false).to_bytes();
-        amend_sent(WriteInline::CALL, &mut body, &[]);
-        assert_eq!(body, write(false).to_bytes(), "nothing is known of it");
-        let (kind, size) = (Kind::File, 3);
-        let attr = Attr {
-            fid,
-            kind,
-            mode: 0o644,
-            uid: 0,
-            gid: 0,
-            nlink: 1,
-            rdev: 0,
-            size,
-            blocks: 1,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-        };
-        amend_sent(WriteInline::CALL, &mut body, &WriteInlineReply { attr }.to_bytes());
-        assert_eq!(body, write(true).to_bytes());
-    }
 }

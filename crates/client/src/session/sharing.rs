@@ -330,7 +330,7 @@ impl Fs {
         loop {
             let (floor, times) = (self.id.sharing.held.lock().floor(), self.id.sharing.times_told());
             let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
-            let Answer { reply, mark } = self.ask_until(fid, &req, deadline)?;
+            let Answer { reply, mark, .. } = self.ask_until(fid, &req, deadline)?;
             if let (true, Some(open)) = (reply.granted, reply.open) {
                 section.attr = Some(open.inode.attr);
                 // client-H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
@@ -432,7 +432,6 @@ impl Fs {
             sharing.is_beginning.store(true, Ordering::SeqCst);
         }
         sharing.mode.store(mode, Ordering::SeqCst);
-        let since = Instant::now();
         let late = |what: &str| Err(Fault::new(Code::Timeout, what.to_string()));
         // 2. Those before them end.
         while sharing.alone.load(Ordering::SeqCst) > 0 {
@@ -448,8 +447,9 @@ impl Fs {
         for file in &files {
             self.tell_better(file, deadline)?;
         }
-        // 4. What the kernel remembers of names and attributes runs out.
-        while since.elapsed() < self.settings.kernel_remembers {
+        // 4. client-LE5: what the kernel remembers of names runs out.
+        let until = Instant::now() + self.id.leased.names_left();
+        while Instant::now() < until {
             if self.is_stopping() {
                 return late("the client ends");
             }

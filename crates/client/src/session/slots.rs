@@ -24,7 +24,7 @@ pub(crate) struct Sendable {
 impl Sendable {
     /// Files that have the loss if it is lost. A lost creation concerns its directory and the new file.
     pub fn concerns(&self) -> impl Iterator<Item = Fid> {
-        [Some(self.fid), crate::session::request::made_by(self.head.call, &self.body)].into_iter().flatten()
+        [Some(self.fid), crate::session::sent::made_by(self.head.call, &self.body)].into_iter().flatten()
     }
 }
 

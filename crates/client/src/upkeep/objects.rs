@@ -11,7 +11,8 @@ use wire::session::Flush;
 use crate::Fs;
 use crate::cache::files::File;
 use crate::session::link::Link;
-use crate::session::request::{Answer, IN_FLIGHT_MAX, Patience, Pending, Sent};
+use crate::session::request::{Answer, IN_FLIGHT_MAX, Patience, Pending};
+use crate::session::sent::Sent;
 
 /// Most objects in one glimpse; a target refuses more than 2048.
 const GLIMPSE_MAX: usize = 1024;

@@ -36,7 +36,8 @@ impl Fs {
             ..self.create_request(parent, name, Kind::File, mode.into(), 0, cred)
         };
         let (before, times_told) = (self.xattrs_set(), self.id.sharing.times_told());
-        let Answer { reply: CreateReply { made, open }, mark } = self.ask_until(parent, &req, deadline)?;
+        let Answer { reply: CreateReply { made, open }, mark, .. } =
+            self.ask_until(parent, &req, deadline)?;
         let fid = open.inode.attr.fid;
         let why = if flags.write { For::Writing } else { For::Reading };
         let file = {

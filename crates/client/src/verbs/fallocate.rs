@@ -186,7 +186,7 @@ impl Fs {
             let mut failed = Vec::new();
             for (span, answer) in some.iter().zip(self.ask_each(file.fid, &asked, deadline)) {
                 match answer {
-                    Ok(Answer { reply, mark }) => {
+                    Ok(Answer { reply, mark, .. }) => {
                         let mut meta = file.meta.lock();
                         meta.progress.wrote(span.object, span.written, mark);
                         meta.progress.took(reply.pages);
@@ -264,7 +264,7 @@ impl Fs {
             now: self.now(),
             held: file.held(),
         };
-        let Answer { reply, mark } = self.ask_until(file.fid, &req, deadline)?;
+        let Answer { reply, mark, .. } = self.ask_until(file.fid, &req, deadline)?;
         let mut meta = file.meta.lock();
         meta.progress.set_size(reply.attr.size, reply.attr.blocks, reply.attr.mtime);
         meta.saw(mark);

@@ -3,12 +3,27 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use parking_lot::RwLockReadGuard;
 use types::{Attr, Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
 use wire::meta::{FIDS_MAX, FileState, GetAttr, GetAttrs, Inode, Lookup};
 
 use crate::Fs;
 use crate::cache::files::File;
+use crate::cache::leased::{Known, Leave, TimeOuts, ToKernel};
+
+/// A reply to the kernel about names and attributes of one directory. It must have left before this is dropped (client-LE3).
+pub struct Replying<'a> {
+    fs: &'a Fs,
+    _guard: RwLockReadGuard<'a, ()>,
+}
+
+impl Replying<'_> {
+    /// The time-outs that the kernel may be given with an answer of this directory.
+    pub fn time_outs(&self, leave: &Leave) -> TimeOuts {
+        self.fs.id.leased.time_outs(leave, !self.fs.is_shared())
+    }
+}
 
 impl Fs {
     /// The attributes of the file called `name` in `parent`, for root.
@@ -18,22 +33,91 @@ impl Fs {
 
     /// The attributes of the file called `name` in `parent`. `.` is `parent` itself, of whatever kind it is; `..` the directory above it.
     pub fn lookup_as(&self, parent: Fid, name: &[u8], cred: &Cred) -> Result<Attr, Fault> {
+        self.lookup_leased(parent, name, cred).0
+    }
+
+    /// As `lookup_as`, with what the kernel may cache of the answer, also of an absent name.
+    pub fn lookup_leased(&self, parent: Fid, name: &[u8], cred: &Cred) -> (Result<Attr, Fault>, Leave) {
         if name == b"." {
-            return self.attr_by_handle(parent);
+            return (self.attr_by_handle(parent), Leave::default());
         }
-        let inode = self.ask(parent, &Lookup { parent, name: Bytes::from(name), cred: cred.clone() })?;
-        self.attr_of(&inode, None)
+        if let Some(found) = self.cached(parent, name) {
+            return found;
+        }
+        if self.id.leased.wants_all(parent) {
+            self.fetch_all(parent, cred);
+            if let Some(found) = self.cached(parent, name) {
+                return found;
+            }
+        }
+        let req = Lookup { parent, name: Bytes::from(name), cred: cred.clone() };
+        match self.ask_until(parent, &req, self.deadline()) {
+            Ok(answer) => (self.attr_of(&answer.reply, None), answer.leave),
+            Err(fault) if fault.code == Code::NotFound => {
+                let leave =
+                    self.id.leased.name(parent, name).filter(|known| matches!(known.0, Known::Absent));
+                (Err(fault), leave.map_or(Leave::default(), |(_, leave)| leave))
+            }
+            Err(fault) => (Err(fault), Leave::default()),
+        }
+    }
+
+    fn cached(&self, parent: Fid, name: &[u8]) -> Option<(Result<Attr, Fault>, Leave)> {
+        match self.id.leased.name(parent, name).filter(|_| self.may_use_cached())? {
+            (Known::Absent, leave) => Some((Err(Code::NotFound.into()), leave)),
+            (Known::There(_, Some(inode)), leave) => Some((self.attr_of(&inode, None), leave)),
+            (Known::There(_, None), _) => None,
+        }
+    }
+
+    /// Are the caller's rights checked elsewhere than by the MDT with each request?
+    pub(crate) fn may_use_cached(&self) -> bool {
+        !self.is_judged() || self.id.leased.has_kernel()
     }
 
     pub fn getattr(&self, fid: Fid) -> Result<Attr, Fault> {
+        self.getattr_leased(fid).0
+    }
+
+    /// As `getattr`, with what the kernel may cache of the answer.
+    pub fn getattr_leased(&self, fid: Fid) -> (Result<Attr, Fault>, Leave) {
         // Taken before the request: the file may be reported and leave the table before the answer is read.
         let file = self.files.get(fid);
-        match self.ask(fid, &GetAttr { fid }) {
-            Ok(inode) => self.attr_of(&inode, file),
-            // Removed here a moment ago, and still open in a program.
-            Err(fault) if fault.code == Code::Stale => self.id.gone.attr_of(fid).ok_or(fault),
-            Err(fault) => Err(fault),
+        if let Some((inode, leave)) = self.id.leased.attr(fid) {
+            return (self.attr_of(&inode, file), leave);
         }
+        match self.ask_until(fid, &GetAttr { fid }, self.deadline()) {
+            Ok(answer) => {
+                let leave = self.id.leased.keep_attr(&answer.told, &answer.reply);
+                (self.attr_of(&answer.reply, file), leave)
+            }
+            // Removed here a moment ago, and still open in a program.
+            Err(fault) if fault.code == Code::Stale => {
+                (self.id.gone.attr_of(fid).ok_or(fault), Leave::default())
+            }
+            Err(fault) => (Err(fault), Leave::default()),
+        }
+    }
+
+    /// What the kernel may cache of a name that this client has just made, with these attributes.
+    pub fn leave_of(&self, dir: Fid, name: &[u8], attr: &Attr) -> Leave {
+        match self.id.leased.name(dir, name) {
+            Some((Known::There(fid, inode), leave)) if fid == attr.fid => {
+                leave.with_attr_if(inode.is_some_and(|inode| inode.attr == *attr))
+            }
+            _ => Leave::default(),
+        }
+    }
+
+    /// For a reply to the kernel about names and attributes of the directory that `leave` names: gives its time-outs. It must be dropped right
+    /// after the reply has left.
+    pub fn reply(&self, dir: Fid) -> Replying<'_> {
+        Replying { fs: self, _guard: self.id.leased.replying(dir) }
+    }
+
+    /// `forget` is called with files whose attributes the kernel must forget. It waits for nothing.
+    pub fn on_forget(&self, forget: ToKernel) {
+        self.id.leased.on_forget(Some(forget));
     }
 
     /// Attributes for a file handle. `Stale` once the last name is gone, even if the file is open: a number from outside opens no removed file.

@@ -71,7 +71,7 @@ impl Fs {
     fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<Option<Attr>, Fault> {
         let _order = file.lock_order(deadline)?;
         let write = file.meta.lock().writers > 0;
-        let Answer { reply, mark } = self.ask_open(file, write, asks, deadline)?;
+        let Answer { reply, mark, .. } = self.ask_open(file, write, asks, deadline)?;
         let body = file.share_body(deadline)?;
         // Objects, and a file that needs recovery, are handled in a section.
         let is_inline =
@@ -139,13 +139,13 @@ impl Fs {
         let wish = self.wish_for(file);
         if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {
             let mut bytes = Buf::new();
-            let Answer { reply, mark } =
+            let Answer { reply, mark, leave, told } =
                 self.mdt(file.fid)?.exchange(file.fid, &look, &[], &mut bytes, deadline)?;
             if let Some(open) = reply.open {
                 if let Some(crcs) = reply.crcs {
                     self.keep_content(file, wish, &open.inode.attr, &bytes, &crcs);
                 }
-                return Ok(Answer { reply: open, mark });
+                return Ok(Answer { reply: open, mark, leave, told });
             }
         }
         self.ask_until(file.fid, &req, deadline)

@@ -61,7 +61,7 @@ impl Fs {
         };
         // As in `create`: the MDT has it as open here until it is closed.
         let name_lock = self.names.lock(parent, name, deadline)?;
-        let Answer { reply, mark: _ } =
+        let Answer { reply, .. } =
             self.mdt(parent)?.exchange(parent, &req, bytes, &mut Buf::new(), deadline)?;
         let fid = reply.inode.attr.fid;
         let file = {

@@ -11,6 +11,7 @@ use wire::meta::{DirEntry, ReadDir};
 
 use crate::Fs;
 use crate::cache::api::DirItem;
+use crate::cache::leased::Leave;
 use crate::cache::listing::{ENTRIES_MAX, dots};
 
 /// Longest that one call waits for attributes, all its entries together. Some ten files that a dead client left unsettled are
@@ -65,6 +66,6 @@ impl Fs {
             let known = self.attr_until(&inode, None, *until);
             known.inspect_err(|_| *until = Instant::now()).ok()
         });
-        DirItem { name: name.0, fid, kind, cookie, attr }
+        DirItem { name: name.0, fid, kind, cookie, attr, leave: Leave::default() }
     }
 }

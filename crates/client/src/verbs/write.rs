@@ -304,7 +304,7 @@ impl Fs {
         let mdt = self.mdt(file.fid)?;
         let (fid, crcs, held) = (file.fid, fragment_crcs(0, data), file.held());
         let req = WriteInline { fid, place, in_section, crcs, now: self.now(), held };
-        let Answer { reply, mark } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
+        let Answer { reply, mark, .. } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
         let mut meta = file.meta.lock();
         if in_section {
             // The answers of two writes may be read in another order than the writes were carried out.

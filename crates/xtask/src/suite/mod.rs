@@ -25,6 +25,7 @@ mod host;
 mod idmap;
 mod json;
 mod kinds;
+mod leases;
 mod life;
 mod load;
 mod locks;
@@ -225,6 +226,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(measured::TESTS);
     tests.extend_from_slice(report::TESTS);
     tests.extend_from_slice(locks::OWN);
+    tests.extend_from_slice(leases::OWN);
     tests.extend_from_slice(cut::OWN);
     tests
 }

@@ -9,7 +9,7 @@ use wire::lock::{DropOwner, Lock, LockKind, LockOutcome, LockSpace, TestLock, Tu
 use super::{Debt, FileLock, LockAnswer, Range, State};
 use crate::Fs;
 use crate::cache::api::Handle;
-use crate::session::request::Sent;
+use crate::session::sent::Sent;
 
 impl Fs {
     /// True if locks are taken at the MDT, and not by the kernel alone (decision 0015).

@@ -1,0 +1,115 @@
+//! Changes by this client: what is read meanwhile is not cached, and what they touch is dropped.
+
+use super::*;
+
+/// A change by this client.
+struct Change {
+    since: Since,
+    touches: Vec<Touch>,
+}
+
+/// A change by this client that is under way. Dropping it counts as a change whose outcome is not known.
+pub(crate) struct OwnChange<'a> {
+    leased: &'a Leased,
+    change: Option<Change>,
+}
+
+impl OwnChange<'_> {
+    /// It was answered with these flags.
+    pub fn end(mut self, (flags, me): (u16, SessionId), fate: Fate<'_>) -> Leave {
+        let change = self.change.take();
+        change.map_or(Leave::default(), |change| self.leased.end(&change, (flags, me), fate))
+    }
+    /// It was refused, and is not carried out later.
+    pub fn did_nothing(mut self) {
+        self.change = None;
+    }
+}
+
+impl Drop for OwnChange<'_> {
+    fn drop(&mut self) {
+        if let Some(change) = self.change.take() {
+            self.leased.end(&change, (0, SessionId(0)), Fate::Other);
+        }
+    }
+}
+
+/// What a change did to the name that it is about.
+#[derive(Clone, Copy)]
+pub(crate) enum Fate<'a> {
+    /// It has this new inode.
+    Made(&'a [u8], &'a Inode),
+    Removed,
+    Other,
+    Nothing,
+}
+
+impl Leased {
+    /// A change by this client begins: what is read meanwhile is not cached.
+    pub fn change(&self, touches: Vec<Touch>) -> OwnChange<'_> {
+        self.stamp(&touches);
+        OwnChange { leased: self, change: Some(Change { since: self.since(), touches }) }
+    }
+
+    fn stamp(&self, touches: &[Touch]) -> u64 {
+        let stamp = self.clock.fetch_add(1, Ordering::SeqCst) + 1;
+        for touch in touches {
+            match *touch {
+                Touch::Name { dir, h64 } => {
+                    self.names.set(name_hash(dir, h64), stamp);
+                    // For listings, which have all names.
+                    self.names.set(dir.0, stamp);
+                }
+                Touch::Attr { fid } => self.attrs.set(fid.0, stamp),
+            }
+        }
+        stamp
+    }
+
+    /// It has ended. `flags`: those of the answer.
+    fn end(&self, change: &Change, (flags, me): (u16, SessionId), fate: Fate<'_>) -> Leave {
+        if matches!(fate, Fate::Nothing) {
+            return Leave::default();
+        }
+        // The answer has the state after this client's own change, whose stamp is no reason against it.
+        let since = Since { life: change.since.life, at: self.stamp(&change.touches) };
+        let told = Told { since, flags, me };
+        let (mut leave, mut moved) = (Leave::default(), Vec::new());
+        for touch in &change.touches {
+            match *touch {
+                Touch::Attr { fid } => self.drop_attr(fid),
+                Touch::Name { dir, h64 } => {
+                    let mut shard = self.shard(dir).dirs.lock();
+                    // What others changed since the request left counts.
+                    let is_newest = self.holds(change.since, self.dirs.get(dir.0));
+                    if let Some(of) = shard.get_mut(&dir) {
+                        of.listing = None;
+                        moved.extend(self.drop_name(of, h64));
+                        of.is_complete &= is_newest && !matches!(fate, Fate::Other);
+                    }
+                    if let Fate::Made(name, inode) = fate {
+                        let found = Some((inode.attr.fid, Some(inode)));
+                        if is_newest {
+                            leave = self.keep_in(&mut shard, &told, (dir, name), found);
+                        }
+                        if let Some(of) = shard.get_mut(&dir) {
+                            of.is_complete &= leave.has_name;
+                        }
+                    }
+                }
+            }
+        }
+        if matches!(fate, Fate::Other) && !moved.is_empty() {
+            // Under its new name the lease of another directory counts.
+            self.tell_kernel(&moved);
+        }
+        leave
+    }
+
+    /// Drops a name, and returns its inode if there is one.
+    pub(super) fn drop_name(&self, of: &mut Dir, h64: u64) -> Option<Fid> {
+        let old = of.names.remove(&h64)?;
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        old.fid.inspect(|fid| _ = self.place_of(*fid).lock().remove(fid))
+    }
+}

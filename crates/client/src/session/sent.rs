@@ -1,0 +1,315 @@
+//! What each request of a session has beside its bytes: how it is sent again, what it changes of all that is cached, and what its answer has
+//! that may be cached.
+
+use lease::Touch;
+use types::{Fid, h64};
+use wire::accessed::Accessed;
+use wire::meta::{
+    Create, CreateReply, CreateWith, GetAttr, Inode, Link, Lookup, MakeDir, OpenReply, ReadDir, RemoveDir,
+    Rename, RenameReply, Symlink, Tmpfile, Unlink, UnlinkReply, WriteInline, WriteInlineReply,
+};
+use wire::{Request, Wire};
+
+/// What an answer has that may be cached.
+pub(crate) enum Wish<'a> {
+    Nothing,
+    /// The inode of this name in this directory.
+    Name(Fid, &'a [u8]),
+    /// Names in this directory. The caller keeps them.
+    Names(Fid),
+    /// Attributes of this inode. The caller keeps them.
+    Attr(Fid),
+}
+
+/// A request of a session.
+pub(crate) trait Sent: Request {
+    /// Once the answer is known, turns the body into the one for a replay.
+    fn amend(_body: &mut [u8], _reply: &Self::Reply) {}
+    /// What a change touches of all that this client may cache.
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        vec![Touch::Attr { fid }]
+    }
+    /// What the answer has that may be cached.
+    fn wish(&self) -> Wish<'_> {
+        Wish::Nothing
+    }
+    /// The inode of the name that was looked up or made.
+    fn named(_reply: &Self::Reply) -> Option<&Inode> {
+        None
+    }
+    /// It removes its name.
+    const REMOVES: bool = false;
+}
+
+macro_rules! sent {
+    ($($t:path),* $(,)?) => { $(impl Sent for $t {})* };
+}
+sent!(
+    wire::meta::GetAttrs,
+    wire::check::Check,
+    wire::check::Repair,
+    wire::meta::SetAttr,
+    wire::meta::ReadLink,
+    wire::meta::GetXattr,
+    wire::meta::SetXattr,
+    wire::meta::RemoveXattr,
+    wire::meta::ListXattr,
+    wire::meta::Open,
+    wire::meta::OpenRead,
+    wire::meta::Release,
+    wire::meta::ReadInline,
+    wire::meta::Grow,
+    wire::meta::Switch,
+    wire::meta::MoveTail,
+    wire::meta::Settle,
+    wire::meta::Truncate,
+    wire::meta::SetStripe,
+    wire::meta::GetStripe,
+    wire::meta::PathOf,
+    wire::meta::Counts,
+    wire::meta::Scan,
+    wire::lock::Lock,
+    wire::lock::TestLock,
+    wire::lock::CancelLock,
+    wire::lock::DropOwner,
+    wire::lock::AwaitLocks,
+    wire::meta::SetFlags,
+    wire::purge::Dying,
+    wire::object::Write,
+    wire::object::Read,
+    wire::object::Truncate,
+    wire::object::Glimpse,
+    wire::object::Grant,
+    wire::object::Reserve,
+    wire::object::Release,
+    wire::object::Punch,
+    wire::object::Seek,
+    wire::meta::AllocateInline,
+    wire::meta::SeekInline,
+    wire::object::List,
+    wire::object::ReportMissing,
+    wire::session::Detach,
+    wire::shared::Close,
+    wire::shared::Enter,
+    wire::shared::Hold,
+    wire::shared::Leave,
+    wire::session::Flush,
+    wire::session::TargetStat,
+);
+
+impl Sent for WriteInline {
+    /// A replayed write was carried out before, so it is carried out again even if an abandoned migration shows again after the restart.
+    fn amend(body: &mut [u8], _: &WriteInlineReply) {
+        let Ok(was) = WriteInline::from_bytes(body) else { return };
+        body.copy_from_slice(&WriteInline { in_section: true, ..was }.to_bytes());
+    }
+}
+
+/// mds-GR1: an inode that the MDT kept is kept again, for the calls that found it.
+impl Sent for Unlink {
+    fn amend(body: &mut [u8], reply: &UnlinkReply) {
+        let Ok(was) = Unlink::from_bytes(body) else { return };
+        body.copy_from_slice(&Unlink { held: was.held || reply.kept, ..was }.to_bytes());
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+    const REMOVES: bool = true;
+}
+impl Sent for RemoveDir {
+    fn amend(body: &mut [u8], reply: &UnlinkReply) {
+        let Ok(was) = RemoveDir::from_bytes(body) else { return };
+        body.copy_from_slice(&RemoveDir { held: was.held || reply.kept, ..was }.to_bytes());
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+    const REMOVES: bool = true;
+}
+
+/// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
+fn want(body: &mut [u8], fid: Fid) {
+    assert!(body.len() >= 8, "the body of a creation ends with the wanted fid");
+    let at = body.len() - 8;
+    body[at..].copy_from_slice(&fid.0.to_le_bytes());
+}
+/// The file that an answered creation made.
+pub(crate) fn made_by(call: u16, body: &[u8]) -> Option<Fid> {
+    let makes = matches!(
+        call,
+        Create::CALL | CreateWith::CALL | MakeDir::CALL | Symlink::CALL | Tmpfile::CALL | Rename::CALL
+    );
+    let last = body.last_chunk::<8>().filter(|_| makes)?;
+    Some(Fid(u64::from_le_bytes(*last))).filter(|fid| fid.0 != 0)
+}
+impl Sent for Create {
+    fn amend(body: &mut [u8], reply: &CreateReply) {
+        if reply.made {
+            want(body, reply.open.inode.attr.fid)
+        }
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+    fn wish(&self) -> Wish<'_> {
+        Wish::Name(self.parent, &self.name)
+    }
+    fn named(reply: &CreateReply) -> Option<&Inode> {
+        Some(&reply.open.inode).filter(|_| reply.made)
+    }
+}
+impl Sent for CreateWith {
+    fn amend(body: &mut [u8], reply: &OpenReply) {
+        want(body, reply.inode.attr.fid)
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+    fn wish(&self) -> Wish<'_> {
+        Wish::Name(self.parent, &self.name)
+    }
+    fn named(reply: &OpenReply) -> Option<&Inode> {
+        Some(&reply.inode)
+    }
+}
+impl Sent for Tmpfile {
+    fn amend(body: &mut [u8], reply: &OpenReply) {
+        want(body, reply.inode.attr.fid)
+    }
+}
+impl Sent for MakeDir {
+    fn amend(body: &mut [u8], reply: &Inode) {
+        want(body, reply.attr.fid)
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+    fn wish(&self) -> Wish<'_> {
+        Wish::Name(self.parent, &self.name)
+    }
+    fn named(reply: &Inode) -> Option<&Inode> {
+        Some(reply)
+    }
+}
+impl Sent for Rename {
+    fn amend(body: &mut [u8], reply: &RenameReply) {
+        want(body, reply.whiteout)
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        let mut all = touches(fid, self.parent, &self.name);
+        all.extend(touches(self.new_parent, self.new_parent, &self.new_name));
+        all
+    }
+}
+impl Sent for Symlink {
+    fn amend(body: &mut [u8], reply: &Inode) {
+        want(body, reply.attr.fid)
+    }
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+    fn wish(&self) -> Wish<'_> {
+        Wish::Name(self.parent, &self.name)
+    }
+    fn named(reply: &Inode) -> Option<&Inode> {
+        Some(reply)
+    }
+}
+impl Sent for Link {
+    fn touches(&self, fid: Fid) -> Vec<Touch> {
+        touches(fid, self.parent, &self.name)
+    }
+}
+impl Sent for Accessed {
+    fn touches(&self, _: Fid) -> Vec<Touch> {
+        self.reads.iter().map(|read| Touch::Attr { fid: read.fid }).collect()
+    }
+}
+impl Sent for Lookup {
+    fn wish(&self) -> Wish<'_> {
+        // Its answer lies in another directory.
+        if *self.name == b".."[..] {
+            return Wish::Nothing;
+        }
+        Wish::Name(self.parent, &self.name)
+    }
+    fn named(reply: &Inode) -> Option<&Inode> {
+        Some(reply)
+    }
+}
+impl Sent for ReadDir {
+    fn wish(&self) -> Wish<'_> {
+        Wish::Names(self.dir)
+    }
+}
+impl Sent for GetAttr {
+    fn wish(&self) -> Wish<'_> {
+        Wish::Attr(self.fid)
+    }
+}
+
+/// A change of a name, and of the attributes of its directory and of what the request concerns.
+fn touches(fid: Fid, dir: Fid, name: &[u8]) -> Vec<Touch> {
+    let mut all = vec![Touch::Attr { fid: dir }, Touch::Name { dir, h64: h64(name) }];
+    if fid != dir {
+        all.push(Touch::Attr { fid });
+    }
+    all
+}
+
+/// As `amend`, for a request and a reply that are encoded already.
+pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
+    fn amend<R: Sent>(body: &mut [u8], reply: &[u8]) {
+        if let Ok(reply) = R::Reply::from_bytes(reply) {
+            R::amend(body, &reply);
+        }
+    }
+    match call {
+        WriteInline::CALL => amend::<WriteInline>(body, reply),
+        Unlink::CALL => amend::<Unlink>(body, reply),
+        RemoveDir::CALL => amend::<RemoveDir>(body, reply),
+        Create::CALL => amend::<Create>(body, reply),
+        CreateWith::CALL => amend::<CreateWith>(body, reply),
+        Tmpfile::CALL => amend::<Tmpfile>(body, reply),
+        MakeDir::CALL => amend::<MakeDir>(body, reply),
+        Symlink::CALL => amend::<Symlink>(body, reply),
+        Rename::CALL => amend::<Rename>(body, reply),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Attr, Kind, Time};
+    use wire::meta::Place;
+
+    /// A growth that was given up may stand there again when it is sent again.
+    #[test]
+    fn a_write_that_was_done_is_kept_as_one_in_a_section() {
+        let (fid, now) = (Fid(7), Time::new(1, 0));
+        let write =
+            |in_section| WriteInline { fid, place: Place::End, in_section, crcs: vec![3], now, held: None };
+        let mut body = write(false).to_bytes();
+        amend_sent(WriteInline::CALL, &mut body, &[]);
+        assert_eq!(body, write(false).to_bytes(), "nothing is known of it");
+        let (kind, size) = (Kind::File, 3);
+        let attr = Attr {
+            fid,
+            kind,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            size,
+            blocks: 1,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        };
+        amend_sent(WriteInline::CALL, &mut body, &WriteInlineReply { attr }.to_bytes());
+        assert_eq!(body, write(true).to_bytes());
+    }
+}
