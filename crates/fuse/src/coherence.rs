@@ -65,7 +65,11 @@ impl Door {
                 self.ask_kernel(Waiting { growth, end, ..waiting });
             }
             Told::Unsure { .. } => self.put_attr(waiting.reply, &attr, &waiting.leave),
-            Told::Size(size) => self.put_attr(waiting.reply, &Attr { size, ..attr }, &waiting.leave),
+            Told::Size(size) => {
+                // A size that is not the file's own must not be cached.
+                let leave = if size == attr.size { waiting.leave } else { Leave::default() };
+                self.put_attr(waiting.reply, &Attr { size, ..attr }, &leave)
+            }
         }
     }
 

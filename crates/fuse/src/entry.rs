@@ -62,12 +62,11 @@ impl Door {
                 self.set_id.on_mode(attr.mode);
                 let leave = at.map_or(Leave::default(), |(dir, name)| self.fs.leave_of(dir, name, &attr));
                 let replying = self.fs.reply(leave.dir());
-                let ttl = replying.time_outs(&leave);
-                let ttl = ttl.name.min(ttl.attr);
+                let TimeOuts { name, attr: attr_ttl } = replying.time_outs(&leave);
                 let flags = self.fopen_flags(attr.fid, open.write);
                 self.note_opened(attr.fid, handle, open, flags);
                 let generation = self.generation(attr.fid);
-                reply.created(&ttl, &file_attr(&attr), generation, FileHandle(handle.0), flags)
+                reply.created(&attr_ttl, &name, &file_attr(&attr), generation, FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno(verb, &fault)),
         }

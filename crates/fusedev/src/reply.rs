@@ -191,14 +191,15 @@ impl ReplyStatfs {
 impl ReplyCreate {
     pub fn created(
         self,
-        ttl: &Duration,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
         attr: &FileAttr,
         generation: Generation,
         fh: FileHandle,
         flags: FopenFlags,
     ) {
         let mut body = Body::<{ ENTRY_LEN + 16 }>::new();
-        encode::put_entry(&mut body, ttl, ttl, attr, generation);
+        encode::put_entry(&mut body, attr_ttl, entry_ttl, attr, generation);
         encode::put_open(&mut body, fh, flags);
         self.0.body(body.bytes());
     }

@@ -111,7 +111,7 @@ impl Filesystem for Shared {
     }
     fn tmpfile(&self, _: &Request, _: INodeNo, mode: u32, _: u32, _: i32, reply: ReplyCreate) {
         let attr = FileAttr { perm: mode as u16 & 0o7777, nlink: 0, ..attr(TEMPORARY) };
-        reply.created(&TTL, &attr, Generation(0), FileHandle(9), FopenFlags::empty());
+        reply.created(&TTL, &TTL, &attr, Generation(0), FileHandle(9), FopenFlags::empty());
     }
     fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
         // Dropped without an answer.

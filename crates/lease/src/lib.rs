@@ -113,16 +113,15 @@ pub struct Table {
     /// Contests with a session that may cache.
     contests: usize,
     last_grant: u64,
+    /// When all entries were looked at last.
+    swept_ms: u64,
 }
 
 impl Table {
     /// lease-L1: notes that a session holds the lease of `dir`. False: the table is full, and the session must not cache.
     pub fn grant(&mut self, dir: Fid, session: SessionId, now_ms: u64) -> bool {
-        if self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&dir) {
-            self.sweep(now_ms);
-            if self.entries.len() >= ENTRIES_MAX {
-                return false;
-            }
+        if !self.has_room(dir, now_ms) {
+            return false;
         }
         // A session that asks again has given an earlier one back, and the MDT may not have heard so.
         self.last_grant += 1;
@@ -132,6 +131,17 @@ impl Table {
             None => entry.holders.push((session, number)),
         }
         true
+    }
+
+    fn has_room(&mut self, fid: Fid, now_ms: u64) -> bool {
+        if self.entries.len() < ENTRIES_MAX || self.entries.contains_key(&fid) {
+            return true;
+        }
+        // A look at all entries, so once a second at most.
+        if self.swept_ms + REST_MS <= now_ms {
+            self.sweep(now_ms);
+        }
+        self.entries.len() < ENTRIES_MAX
     }
 
     pub fn holds(&self, dir: Fid, session: SessionId) -> bool {
@@ -180,6 +190,10 @@ impl Table {
 
     /// A change must be told to other sessions. True: so many had to be that it is contested.
     pub fn note_conflict(&mut self, fid: Fid, what: What, now_ms: u64) -> bool {
+        // Without room nothing is contested: each change is told.
+        if !self.has_room(fid, now_ms) {
+            return false;
+        }
         let contest = self.entries.entry(fid).or_default().contest(what);
         if contest.since_ms + REST_MS <= now_ms {
             (contest.conflicts, contest.since_ms) = (0, now_ms);
@@ -190,6 +204,9 @@ impl Table {
 
     /// lease-L4: from here on only this session may cache it. All others have forgotten it, and its bar stands.
     pub fn make_sole(&mut self, fid: Fid, what: What, session: SessionId, now_ms: u64) {
+        if !self.has_room(fid, now_ms) {
+            return;
+        }
         let contest = self.entries.entry(fid).or_default().contest(what);
         let before = contest.sole.replace((session, now_ms + REST_MS));
         self.contests += usize::from(before.is_none());
@@ -215,7 +232,15 @@ impl Table {
         self.sweep(now_ms);
     }
 
+    /// The inode has gone, and its fid is never used again.
+    pub fn gone(&mut self, fid: Fid) {
+        if let Some(entry) = self.entries.remove(&fid) {
+            self.contests -= usize::from(entry.names.sole.is_some()) + usize::from(entry.attr.sole.is_some());
+        }
+    }
+
     fn sweep(&mut self, now_ms: u64) {
+        self.swept_ms = now_ms;
         for entry in self.entries.values_mut() {
             for what in [What::Names, What::Attr] {
                 let contest = entry.contest(what);

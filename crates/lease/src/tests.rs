@@ -58,7 +58,10 @@ fn a_full_table_grants_no_more_until_some_are_dead() {
     assert!((0..ENTRIES_MAX as u64).all(|n| table.grant(Fid(n), if n % 2 == 0 { A } else { B }, 0)));
     assert!(!table.grant(Fid(u64::MAX), A, 0));
     assert!(table.grant(Fid(0), C, 0), "a directory that has an entry");
-    table.drop_dead(|session| session != B, 0);
+    assert!((0..2 * CONFLICTS_MAX).all(|_| !table.note_conflict(Fid(u64::MAX), What::Attr, 0)));
+    table.make_sole(Fid(u64::MAX), What::Attr, A, 0);
+    assert_eq!((table.entries.len(), table.contests()), (ENTRIES_MAX, 0), "nor is there room for contests");
+    table.drop_dead(|session| session != B, REST_MS);
     assert!(table.grant(Fid(u64::MAX), A, 0) && !table.holds(Fid(1), B));
     assert_eq!(table.held(), ENTRIES_MAX / 2 + 2);
 }
@@ -73,6 +76,17 @@ fn what_says_nothing_any_more_leaves_the_table() {
     assert_eq!((table.entries.len(), table.contests()), (3, 1));
     table.drop_dead(|_| true, REST_MS);
     assert_eq!((table.entries.len(), table.contests()), (1, 0));
+}
+
+#[test]
+fn an_inode_that_has_gone_leaves_nothing() {
+    let mut table = Table::default();
+    table.grant(DIR, A, 0);
+    table.make_sole(DIR, What::Names, A, 0);
+    table.make_sole(DIR, What::Attr, A, 0);
+    table.gone(DIR);
+    table.gone(Fid(8));
+    assert_eq!((table.entries.len(), table.contests(), table.held()), (0, 0, 0));
 }
 
 /// The sequences of the crate's documentation, all interleavings: one reader, one writer whose changes follow one another, one item (a name in a

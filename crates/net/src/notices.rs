@@ -218,6 +218,15 @@ impl Taken {
 /// Gets a notice's header and body.
 pub type Heard = Box<dyn Fn(&Header, &[u8]) + Send + Sync>;
 
+/// What a listener must do after it has begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beginning {
+    /// net-NT3: look around.
+    pub looks_around: bool,
+    /// Notices came before the answer, and were not acknowledged: the next `Listen` does so, which should follow at once.
+    pub owes_taken: bool,
+}
+
 /// The service of a listener: takes the notices of one outbox and hands new ones over.
 pub struct Listener {
     taken: Arc<Taken>,
@@ -239,18 +248,17 @@ impl Listener {
         Arc::new(Listener { taken, begun: Mutex::default(), heard })
     }
 
-    /// The answer to `Listen` has come. True: look around (net-NT3).
-    pub fn begin(&self, reply: &ListenReply) -> bool {
+    /// The answer to `Listen` has come.
+    pub fn begin(&self, reply: &ListenReply) -> Beginning {
         let mut begun = self.begun.lock();
         if begun.outbox == ENDED {
-            return false;
+            return Beginning::default();
         }
-        let looks = self.taken.begin(reply);
+        let looks_around = self.taken.begin(reply);
         begun.outbox = reply.outbox;
-        for (head, body) in std::mem::take(&mut begun.early) {
-            self.take(reply.outbox, &head, &body);
-        }
-        looks
+        let early = std::mem::take(&mut begun.early);
+        early.iter().for_each(|(head, body)| self.take(reply.outbox, head, body));
+        Beginning { looks_around, owes_taken: !early.is_empty() }
     }
 
     /// Ends it: when this returns, no notice is being handed over, and none will be.

@@ -48,7 +48,7 @@ impl Ear {
         let mut call = rpc::prepare(Header::default(), &request, &[], &mut into, deadline);
         let (head, body, listening) = peer.listen(&mut call, listener.clone()).expect("it listens");
         let (_, _, reply) = rpc::read::<Listen>((head, body)).expect("an answer");
-        (listening, listener.begin(&reply.expect("done")))
+        (listening, listener.begin(&reply.expect("done")).looks_around)
     }
     fn modes(&self) -> Vec<u32> {
         self.heard.lock().iter().map(|(_, mode)| *mode).collect()
@@ -143,4 +143,44 @@ fn an_acknowledged_notice_is_dropped_and_one_that_is_not_comes_again() {
     let (_second, looks) = other.listen(&*peer);
     assert!(looks);
     wait_until("two came", || other.modes().ends_with(&[300, 301]));
+}
+
+/// A wait for notices ends once the listener has taken them, or what stands for them; not before.
+#[test]
+fn a_wait_ends_with_the_acknowledgement() {
+    let (service, server) = served();
+    let soon = || Instant::now() + Duration::from_millis(20);
+    let late = || Instant::now() + Duration::from_secs(20);
+    let outbox = service.outbox.lock().clone();
+    let first = outbox.push(&ModeChanged { mode: 1 });
+    assert!(!outbox.wait_taken(first, soon()), "no listener is there");
+    // So many that they are dropped: what stands for them was not taken either.
+    push(&service, 0..1000);
+    assert!(!outbox.wait_taken(first, soon()));
+    let ear = Ear::default();
+    let fabric = Fabric::new(None);
+    let peer = fabric.peer_at(&server.nid(), T);
+    let (line, _) = ear.listen(&*peer);
+    // Those that came before the answer are acknowledged by the next Listen.
+    let (_line, _) = ear.listen(&*peer);
+    drop(line);
+    assert!(outbox.wait_taken(first, late()));
+    let next = outbox.push(&ModeChanged { mode: 7 });
+    assert!(outbox.wait_taken(next, late()));
+    assert_eq!(ear.modes().last(), Some(&7));
+}
+
+/// Notices that come before the answer to `Listen` are acknowledged by another one.
+#[test]
+fn a_listener_is_told_that_early_notices_were_not_acknowledged() {
+    let taken: Arc<Taken> = Arc::default();
+    let listener = Listener::new(taken.clone(), Box::new(|_, _| {}));
+    let mut into = Buf::new();
+    let head = Header { call: ModeChanged::CALL, request: 1, ..Header::default() };
+    let mut answer = Answer::new(head, &mut into);
+    listener.serve(&head, &ModeChanged { mode: 3 }.to_bytes(), &[], &mut answer);
+    assert_eq!(answer.body, wire::notice::Taken { taken: 0 }.to_bytes());
+    let begun = listener.begin(&wire::notice::ListenReply { outbox: 9, next: 1 });
+    assert!(begun.owes_taken && begun.looks_around);
+    assert_eq!(taken.request(), Listen { outbox: 9, taken: 1 });
 }

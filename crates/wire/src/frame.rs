@@ -35,7 +35,7 @@ impl Flags {
     pub const LEASE_WANTED: u16 = 0x10;
     /// In requests: the session holds that lease.
     pub const LEASE_HELD: u16 = 0x20;
-    /// In replies: the names of the answer may be cached, or their absence.
+    /// In replies: the names of the answer may be cached, or their absence; of `KeepAlive`: the session's leases are renewed.
     pub const NAMES_LEASED: u16 = 0x40;
     /// In replies: the attributes of the answer may be cached, of inodes with one link and of directories.
     pub const ATTRS_LEASED: u16 = 0x80;

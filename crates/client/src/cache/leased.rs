@@ -34,8 +34,8 @@ pub(crate) use change::{Fate, OwnChange};
 const SHARDS: usize = 64;
 /// Stamps of each kind. Two that share one only keep each other from being cached.
 const STAMPS: usize = 4096;
-/// Names that are cached, some 150 bytes each. Past it whole directories are dropped.
-const NAMES_MAX: usize = 262_144;
+/// Names and directories that are cached, some 400 bytes each. Past it whole directories are dropped.
+const NAMES_MAX: usize = 131_072;
 /// So many names of a directory are asked for one by one before all are.
 const MISSES_MAX: u32 = 4;
 /// Longest name of a file.
@@ -235,6 +235,14 @@ impl Leased {
         self.ends_ms.fetch_max(sent.0 + TERM_MS, Ordering::SeqCst);
     }
 
+    /// Past the lease's end the kernel must forget too: its own clock stands still while the machine sleeps.
+    pub fn void_if_over(&self) {
+        let ends = self.ends_ms.load(Ordering::SeqCst);
+        if ends > 0 && ends <= now_ms() {
+            self.void();
+        }
+    }
+
     /// Milliseconds until the lease ends.
     fn left_ms(&self) -> u64 {
         self.ends_ms.load(Ordering::SeqCst).saturating_sub(now_ms())
@@ -253,7 +261,16 @@ impl Leased {
         self.tell_kernel(&fids);
     }
 
+    /// A directory in its shard.
+    fn dir_in<'d>(&self, shard: &'d mut HashMap<Fid, Dir>, dir: Fid) -> &'d mut Dir {
+        shard.entry(dir).or_insert_with(|| {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            Dir::default()
+        })
+    }
+
     fn dropped(&self, mut dir: Dir, fids: &mut Vec<Fid>) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
         let names: Vec<u64> = dir.names.keys().copied().collect();
         fids.extend(names.into_iter().filter_map(|h64| self.drop_name(&mut dir, h64)));
     }
@@ -330,11 +347,12 @@ impl Leased {
         (self.left_ms() > 0).then_some((inode, leave))
     }
 
-    /// A listing of all names, as they are now.
+    /// A listing of all names, as they are now, if it is known in which directory this one lies.
     pub fn listing(&self, dir: Fid) -> Option<Arc<Listing>> {
         let shard = self.shard(dir).dirs.lock();
         let listing = shard.get(&dir)?.listing.clone()?;
-        (self.left_ms() > 0).then_some(listing)
+        let above = self.place_of(dir).lock().get(&dir).map(|place| place.dir);
+        (above == Some(listing.parent) && self.left_ms() > 0).then_some(listing)
     }
 
     /// True: so many names were asked for that it pays to ask for all.

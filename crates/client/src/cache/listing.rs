@@ -95,7 +95,7 @@ impl Fs {
         cred: &Cred,
     ) -> Result<Vec<DirItem>, Fault> {
         let (of, is_own) = ((dir, lister), lister.pid != 0);
-        let cached = if self.may_use_cached() { self.id.leased.listing(dir) } else { None };
+        let cached = if self.may_use_cached(cred) { self.id.leased.listing(dir) } else { None };
         let listing = match cookie {
             0 => {
                 let listing = match cached {

@@ -19,6 +19,9 @@ use wire::{Header, Request, Wire};
 use crate::session::identity::Identity;
 use crate::session::sharing::Attach;
 
+/// Lines that are begun one after the other while notices come before the answer.
+const LISTENS_MAX: usize = 4;
+
 /// The line to the MDT.
 #[derive(Default)]
 pub(crate) struct Ear {
@@ -59,6 +62,24 @@ impl Ear {
         deadline: Instant,
     ) -> Result<(), rpc::RpcError> {
         let _one = self.beginning.lock();
+        for _ in 0..LISTENS_MAX {
+            if !self.listen_once(id, peer, head, deadline)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// True: listen again, which acknowledges the notices that came before the answer.
+    fn listen_once(
+        &self,
+        id: &Arc<Identity>,
+        peer: &dyn Peer,
+        head: Header,
+        deadline: Instant,
+    ) -> Result<bool, rpc::RpcError> {
+        // A notice that the earlier line is handing over counts as taken: its effect ends first.
+        self.end();
         let (weak, since) = (Arc::downgrade(id), id.sharing.attach());
         let hear = move |head: &Header, body: &[u8]| {
             weak.upgrade().iter().for_each(|id| heard(id, since, head, body));
@@ -76,18 +97,19 @@ impl Ear {
                     // Before any notice is acknowledged: those that are lost may have told what to forget.
                     id.leased.void();
                 }
-                // The earlier line ends here.
                 *self.line.lock() = Some((listening, listener.clone()));
                 // The attach or keep-alive before this has told the mode.
-                if listener.begin(&reply) {
+                let begun = listener.begin(&reply);
+                if begun.looks_around {
                     id.locks.look();
                     id.want_map();
                 }
+                return Ok(begun.owes_taken);
             }
             // The next keep-alive tries again.
             Err(fault) => tracing::debug!("the MDT refused a line for notices: {fault}"),
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Ends the line. When this returns, no notice is at work.

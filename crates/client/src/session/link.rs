@@ -138,7 +138,7 @@ impl Link {
                         self.listen(&*peer, deadline);
                     }
                     // Without a line nothing is cached: a notice would not come.
-                    if self.id.ear.is_open() {
+                    if answer.flags & Flags::NAMES_LEASED != 0 && self.id.ear.is_open() {
                         self.id.leased.renewed(renewal);
                     }
                 }

@@ -104,7 +104,9 @@ impl<'a, R: Sent> Pending<'a, R> {
         // client-LE1: stamped and noted before it leaves.
         let change = leased.filter(|_| R::MUTATES).map(|leased| leased.change(req.touches(fid)));
         let since = leased.map_or(Since::default(), Leased::since);
-        let (flags, wish) = match (req.wish(), leased) {
+        // A request that was given up may be carried out at any time, and its change is noted by no one.
+        let granted = leased.filter(|_| !link.slots.has_stuck());
+        let (flags, wish) = match (req.wish(), granted) {
             (Wish::Name(dir, name), Some(leased)) => (leased.flags_for(dir), (dir, Some(name.into()))),
             (Wish::Names(dir), Some(leased)) => (leased.flags_for(dir), (dir, None)),
             (Wish::Attr(fid), Some(leased)) => (leased.flags_for_attr(fid), (fid, None)),
@@ -365,6 +367,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         if let Some(slot) = self.slot.filter(|_| self.is_unknown) {
             let body = self.call.body;
             slot.stick(Sendable { head: self.call.head, body, bulk: self.call.bulk.to_vec(), fid: self.fid });
+            self.link.leased().filter(|_| self.link.is_mdt).into_iter().for_each(Leased::void);
         }
         fault
     }

@@ -27,6 +27,7 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
         let Ok(mdt) = fs.mdt(Fid::ROOT) else { return };
         // Counted before the request: if the answer says that this client is alone, the MDT has not noted the files closed by then.
         let (closed, times) = (fs.files.end_of_left_alone(), fs.id.sharing.times_alone());
+        fs.id.leased.void_if_over();
         if mdt.was_attached()
             && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
         {

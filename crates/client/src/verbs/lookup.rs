@@ -7,6 +7,7 @@ use parking_lot::RwLockReadGuard;
 use types::{Attr, Code, Cred, Fault, Fid, Kind};
 use wire::codec::Bytes;
 use wire::meta::{FIDS_MAX, FileState, GetAttr, GetAttrs, Inode, Lookup};
+use wire::session::Claims;
 
 use crate::Fs;
 use crate::cache::files::File;
@@ -41,12 +42,12 @@ impl Fs {
         if name == b"." {
             return (self.attr_by_handle(parent), Leave::default());
         }
-        if let Some(found) = self.cached(parent, name) {
+        if let Some(found) = self.cached(parent, name, cred) {
             return found;
         }
         if self.id.leased.wants_all(parent) {
             self.fetch_all(parent, cred);
-            if let Some(found) = self.cached(parent, name) {
+            if let Some(found) = self.cached(parent, name, cred) {
                 return found;
             }
         }
@@ -62,17 +63,19 @@ impl Fs {
         }
     }
 
-    fn cached(&self, parent: Fid, name: &[u8]) -> Option<(Result<Attr, Fault>, Leave)> {
-        match self.id.leased.name(parent, name).filter(|_| self.may_use_cached())? {
+    fn cached(&self, parent: Fid, name: &[u8], cred: &Cred) -> Option<(Result<Attr, Fault>, Leave)> {
+        match self.id.leased.name(parent, name).filter(|_| self.may_use_cached(cred))? {
             (Known::Absent, leave) => Some((Err(Code::NotFound.into()), leave)),
             (Known::There(_, Some(inode)), leave) => Some((self.attr_of(&inode, None), leave)),
             (Known::There(_, None), _) => None,
         }
     }
 
-    /// Are the caller's rights checked elsewhere than by the MDT with each request?
-    pub(crate) fn may_use_cached(&self) -> bool {
-        !self.is_judged() || self.id.leased.has_kernel()
+    /// True if the MDT need not check the caller's rights: a kernel has, or the caller may do everything. An MDT that judges each request may
+    /// know better than the kernel what a user may see, unless the mount has one user only.
+    pub(crate) fn may_use_cached(&self, cred: &Cred) -> bool {
+        let is_trusted = !self.is_judged() || matches!(self.settings.claims, Claims::User(_));
+        is_trusted && (cred.may_all() || self.id.leased.has_kernel())
     }
 
     pub fn getattr(&self, fid: Fid) -> Result<Attr, Fault> {

@@ -540,6 +540,8 @@ impl Core {
             self.change_let_by.store(last.0, Ordering::Release);
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
+        let removed = changes.0.iter().filter(|change| change.value.is_none());
+        self.leases.gone(removed.filter_map(|change| meta::keys::fid_of_inode(&change.key)));
         self.kv.apply(last, changes);
         if noted.records > 0 {
             seat.changelog.add(noted, last, self.volume.flushed_seq());

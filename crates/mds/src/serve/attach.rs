@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use net::Answer;
 use types::{Code, Fault, Fid, Seq, SessionId, Uuid};
 use wire::Empty;
+use wire::Flags;
 use wire::notice::{Evicted, Listen, ListenReply, ModeChanged};
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
@@ -191,7 +192,7 @@ impl Core {
         self.settings.session_ttl.as_millis() as u64
     }
 
-    pub fn on_keep_alive(&self, req: &KeepAlive) -> Result<KeepAliveReply, Fault> {
+    pub fn on_keep_alive(&self, req: &KeepAlive, answer: &mut Answer<'_>) -> Result<KeepAliveReply, Fault> {
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
             // After a clean stop the incarnation is unchanged. This answer tells the client to attach and report its opens and locks.
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
@@ -200,7 +201,11 @@ impl Core {
             true => {
                 let session =
                     self.sessions.get(req.session).ok_or_else(|| object::slots::unknown(req.session))?;
-                session.renew_lease(self.clock.boot_ms());
+                // A client without a line would not hear what to forget.
+                if session.notices.is_heard() {
+                    session.renew_lease(self.clock.boot_ms());
+                    answer.head.flags |= Flags::NAMES_LEASED;
+                }
                 // mds-L4: an eviction reads the renewal after the session has left the list.
                 self.sessions.check(req.session)?;
                 let (outbox, notices) = (session.notices.id(), session.notices.last());
@@ -286,12 +291,11 @@ impl Core {
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
         let session = self.sessions.get(id);
         // mds-L4: noted before the session leaves the list, and exact once it has.
-        session
-            .iter()
-            .for_each(|session| self.leases.evicted(session.id, self.clock.boot_ms() + lease::TERM_MS));
-        self.end_session(id)?;
+        session.iter().for_each(|session| self.leases.evicted(session.id, u64::MAX));
+        let ended = self.end_session(id);
+        session.iter().for_each(|session| self.leases.evicted(session.id, session.lease_ends_ms()));
+        ended?;
         if let Some(session) = session {
-            self.leases.evicted(session.id, session.lease_ends_ms());
             let why = "the MDT heard nothing of the client, or waited too long for it".into();
             session.notices.push(&Evicted { why });
         }

@@ -76,7 +76,7 @@ impl Core {
         let done = match head.call {
             Attach::CALL => self.on_attach(&parse(body)?, answer.is_local()).map(plain),
             Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
-            KeepAlive::CALL => self.on_keep_alive(&parse(body)?).map(plain),
+            KeepAlive::CALL => self.on_keep_alive(&parse(body)?, answer).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
             Flush::CALL => return self.on_flush(head, answer),
             0x0260..=0x026f => self.on_lock_call(head, body),

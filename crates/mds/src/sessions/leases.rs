@@ -33,6 +33,8 @@ const TABLES: usize = 256;
 const BARS: usize = 1 << 16;
 /// A session that renews its lease and gives nothing back for so long is evicted.
 const RECALL_MAX: Duration = Duration::from_secs(30);
+/// Changes that may wait at a time: half of the threads of a server.
+pub const WAITING_MAX: usize = 32;
 /// Longest wait for one session between two looks at its lease.
 const LOOK_EACH: Duration = Duration::from_millis(100);
 /// `Leases::holder`: several sessions may hold leases.
@@ -48,7 +50,6 @@ pub struct Leases {
     ghosts: Mutex<HashMap<SessionId, u64>>,
     /// A session has ended since the last `tidy`, or is a ghost.
     is_untidy: AtomicBool,
-    /// Waits under way, for `stria waiters`.
     pub counts: Counts,
 }
 
@@ -66,6 +67,31 @@ pub struct Counts {
     pub recalls: AtomicU64,
     pub longest_us: AtomicU64,
     pub waited_us: AtomicU64,
+    /// Changes that wait now.
+    pub waiting: AtomicUsize,
+}
+
+/// A change that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    /// Refuses a change too many; its client asks again. So a silent holder leaves threads for the requests of others.
+    fn begin(count: &AtomicUsize) -> Result<Waiting<'_>, Fault> {
+        let waiting = Waiting(count);
+        match count.fetch_add(1, Ordering::SeqCst) < WAITING_MAX {
+            true => Ok(waiting),
+            false => Err(Fault::new(
+                Code::NotReady,
+                format!("{WAITING_MAX} changes wait for clients that cache what they change; try again"),
+            )),
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// What other sessions must forget before a change.
@@ -217,6 +243,13 @@ impl Leases {
         Ok((!wants.is_empty()).then(|| Recall { session, touches: touches.to_vec(), wants }))
     }
 
+    /// These inodes have gone.
+    pub fn gone(&self, fids: impl Iterator<Item = Fid>) {
+        if self.holder.load(Ordering::SeqCst) != 0 {
+            fids.for_each(|fid| self.with(fid, |table| table.gone(fid)));
+        }
+    }
+
     /// mds-L4: an evicted session counts as a holder until its lease ends.
     pub fn evicted(&self, session: SessionId, ends_ms: u64) {
         self.ghosts.lock().insert(session, ends_ms);
@@ -349,6 +382,7 @@ impl Core {
     /// Waits until all sessions have forgotten what a change touches, or have no lease any more, and notes that in `forgot`.
     pub fn recall(&self, recall: &Recall, forgot: &mut Forgot) -> Result<(), Fault> {
         let (began, counts) = (Instant::now(), &self.leases.counts);
+        let _waiting = Waiting::begin(&counts.waiting)?;
         let mut items: BTreeMap<SessionId, Vec<Forgotten>> = BTreeMap::new();
         for want in &recall.wants {
             let Want { touch, dir, from, is_contested } = want;
@@ -399,12 +433,16 @@ impl Core {
                 return Ok(());
             }
             if began.elapsed() >= RECALL_MAX {
+                // This thread may hold it, if it ends a session itself.
+                let Some(_one) = self.ending.try_lock_for(LOOK_EACH) else {
+                    let why = "a client gives no lease back, and no session can be ended now; try again";
+                    return Err(Fault::new(Code::NotReady, why));
+                };
                 tracing::warn!(
                     session = session.id.0,
                     client = session.name,
                     "a client gives no lease back, though it is alive; it is evicted"
                 );
-                let _one = self.ending.lock();
                 self.evict(session.id)?;
                 return Ok(());
             }

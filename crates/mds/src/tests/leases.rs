@@ -13,6 +13,7 @@ use wire::{Flags, Header, Reader, ReplyHead, Request, Wire};
 
 use super::meta_rules::fresh;
 use super::rig::Rig;
+use crate::sessions::leases::WAITING_MAX;
 
 const BOTH: u16 = Flags::NAMES_LEASED | Flags::ATTRS_LEASED;
 
@@ -231,4 +232,44 @@ fn a_repeat_of_a_creation_is_not_leased() {
     };
     assert_eq!(send(Flags::LEASE_WANTED), BOTH);
     assert_eq!(send(Flags::LEASE_HELD), 0);
+}
+
+#[test]
+fn a_directory_that_is_removed_leaves_no_lease() {
+    let two = Two::new();
+    let (name, cred, now) = (wire::codec::Bytes::from(&b"d"[..]), Cred::root(), Time::new(10, 0));
+    let make =
+        MakeDir { parent: Fid::ROOT, name: name.clone(), mode: 0o755, umask: 0, now, cred, want: Fid(0) };
+    let dir = two.rig.ask(&make, two.a).unwrap().attr.fid;
+    let below = Lookup { parent: dir, name: name.clone(), cred: Cred::root() };
+    assert_eq!(two.flags(&below, two.a, Flags::LEASE_WANTED), (BOTH, Code::NotFound as u16));
+    assert_eq!(two.rig.mdt.core.leases.held(), 1);
+    let remove = RemoveDir { parent: Fid::ROOT, name, held: false, now, cred: Cred::root() };
+    two.rig.ask(&remove, two.a).unwrap();
+    // An inode that path walks may meet stays for a moment, and goes with its release.
+    two.rig.ask(&Release { fid: dir }, two.a).unwrap();
+    assert_eq!(two.rig.mdt.core.leases.held(), 0);
+}
+
+/// A silent holder leaves threads for the requests of others.
+#[test]
+fn a_change_too_many_is_refused_and_not_queued() {
+    let two = Two::new();
+    two.look("f", two.a, Flags::LEASE_WANTED);
+    two.rig.ask(&KeepAlive { session: two.a, mode: 0 }, two.a).unwrap();
+    std::thread::scope(|scope| {
+        let two = &two;
+        let changes: Vec<_> =
+            (0..WAITING_MAX).map(|n| scope.spawn(move || two.make(&format!("f{n}"), two.b))).collect();
+        let until = Instant::now() + Duration::from_secs(20);
+        while two.rig.mdt.core.leases.counts.waiting.load(Ordering::SeqCst) < WAITING_MAX {
+            assert!(Instant::now() < until, "all of them wait");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(two.make("more", two.b).unwrap_err().code, Code::NotReady);
+        assert_eq!(two.look("f", two.b, 0).1, Code::NotFound as u16, "reads go on");
+        two.pass(TERM_MS);
+        changes.into_iter().for_each(|change| change.join().unwrap().unwrap());
+    });
+    two.make("more", two.b).unwrap();
 }

@@ -71,6 +71,14 @@ impl Leased {
         if matches!(fate, Fate::Nothing) {
             return Leave::default();
         }
+        // Another change by this client overlapped this one: which was the later one only the MDT knows.
+        let at = change.since.at;
+        let is_overtaken = |touch: &Touch| match *touch {
+            Touch::Name { dir, h64 } => self.names.get(name_hash(dir, h64)) > at,
+            Touch::Attr { .. } => false,
+        };
+        let was_changed = matches!(fate, Fate::Made(_, inode) if self.attrs.get(inode.attr.fid.0) > at);
+        let fate = if was_changed || change.touches.iter().any(is_overtaken) { Fate::Other } else { fate };
         // The answer has the state after this client's own change, whose stamp is no reason against it.
         let since = Since { life: change.since.life, at: self.stamp(&change.touches) };
         let told = Told { since, flags, me };
@@ -99,11 +107,20 @@ impl Leased {
                 }
             }
         }
-        if matches!(fate, Fate::Other) && !moved.is_empty() {
+        match fate {
             // Under its new name the lease of another directory counts.
-            self.tell_kernel(&moved);
+            Fate::Other => self.tell_kernel(&moved),
+            Fate::Made(..) => self.make_room(leave.dir),
+            // It may have been a directory.
+            Fate::Removed => moved.iter().for_each(|fid| self.drop_dir(*fid)),
+            Fate::Nothing => {}
         }
         leave
+    }
+
+    fn drop_dir(&self, dir: Fid) {
+        let gone = self.shard(dir).dirs.lock().remove(&dir);
+        gone.into_iter().for_each(|of| self.dropped(of, &mut Vec::new()));
     }
 
     /// Drops a name, and returns its inode if there is one.

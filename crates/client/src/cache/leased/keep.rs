@@ -7,7 +7,10 @@ impl Leased {
     pub fn keep(&self, told: &Told, dir: Fid, name: &[u8], inode: Option<&Inode>) -> Leave {
         let mut shard = self.shard(dir).dirs.lock();
         let found = inode.map(|inode| (inode.attr.fid, Some(inode)));
-        self.keep_in(&mut shard, told, (dir, name), found)
+        let leave = self.keep_in(&mut shard, told, (dir, name), found);
+        drop(shard);
+        self.make_room(dir);
+        leave
     }
 
     pub(super) fn keep_in(
@@ -32,7 +35,7 @@ impl Leased {
             is_leased && self.holds(since, self.attrs.get(inode.attr.fid.0))
         });
         leave.has_attr = inode.is_some();
-        let of = shard.entry(dir).or_default();
+        let of = self.dir_in(shard, dir);
         of.is_held = true;
         let inode = inode.map(without_layout);
         let before = of.names.insert(h64, Name { name: name.into(), fid, inode });
@@ -93,7 +96,7 @@ impl Leased {
             // Changed here meanwhile.
             is_complete &= kept.has_name;
         }
-        let of = shard.entry(dir).or_default();
+        let of = self.dir_in(&mut shard, dir);
         of.is_held = true;
         // Names that were removed here meanwhile are in the listing; names that were made here are in neither.
         is_complete &= self.holds(since, self.names.get(dir.0));
@@ -104,16 +107,19 @@ impl Leased {
         self.make_room(dir);
     }
 
-    /// Drops whole directories but `but` until the names are within their bound.
-    fn make_room(&self, but: Fid) {
+    /// Drops whole directories, `last` as the last one, until the names are within their bound.
+    pub(super) fn make_room(&self, last: Fid) {
+        let is_over = || self.count.load(Ordering::Relaxed) > NAMES_MAX;
+        let forget = |dir| self.forget(&[Forgotten { dir, h64: 0, fid: Fid(0), whole: true }]);
+        if !is_over() {
+            return;
+        }
         for shard in &self.shards {
-            if self.count.load(Ordering::Relaxed) <= NAMES_MAX {
-                return;
-            }
-            let dirs: Vec<Fid> = shard.dirs.lock().keys().copied().filter(|dir| *dir != but).collect();
-            let items: Vec<_> =
-                dirs.into_iter().map(|dir| Forgotten { dir, h64: 0, fid: Fid(0), whole: true }).collect();
-            self.forget(&items);
+            let dirs: Vec<Fid> = shard.dirs.lock().keys().copied().filter(|dir| *dir != last).collect();
+            dirs.into_iter().take_while(|_| is_over()).for_each(forget);
+        }
+        if is_over() {
+            forget(last);
         }
     }
 }

@@ -178,6 +178,7 @@ fn a_change_here_drops_what_it_touches_and_what_was_read_meanwhile() {
 fn a_complete_directory_stays_so_through_changes_here() {
     let leased = leased();
     let inodes = HashMap::from([(Fid(9), inode(9))]);
+    leased.keep(&told(leased.since(), LEASED), Fid::ROOT, b"dir", Some(&inode(DIR.0)));
     leased.keep_listing(
         &told(leased.since(), LEASED),
         DIR,
@@ -215,6 +216,7 @@ fn a_listing_is_not_complete_if_names_changed_while_it_came_or_it_is_a_part() {
     assert!(!is_absent(&leased));
     leased.keep_listing(&told(leased.since(), LEASED), DIR, &whole, &HashMap::new());
     assert!(is_absent(&leased));
+    assert!(leased.listing(DIR).is_none(), "where the directory lies is not known, so `..` is not");
 }
 
 /// A name that another client made anew before the answer to its removal here was read.
@@ -282,4 +284,37 @@ fn how_long_the_kernel_may_use_names_is_known() {
     assert!(leased.names_left().is_zero(), "beside others it caches none");
     let name = leased.time_outs(&leave, true).name;
     assert!(name <= Duration::from_secs(1) && leased.names_left() >= name);
+}
+
+#[test]
+fn names_beyond_the_bound_go_by_whole_directories() {
+    let leased = leased();
+    let fill = |dir: u64, count: usize| {
+        for n in 0..count as u64 {
+            let name = n.to_be_bytes();
+            leased.keep(&told(leased.since(), LEASED), Fid(dir), &name, Some(&inode(dir << 32 | n)));
+        }
+    };
+    fill(1, 10);
+    fill(2, NAMES_MAX - 20);
+    assert!(leased.name(Fid(1), &3u64.to_be_bytes()).is_some());
+    fill(3, 10);
+    let count = || leased.count.load(Ordering::SeqCst);
+    assert!(count() <= NAMES_MAX && leased.name(Fid(3), &9u64.to_be_bytes()).is_some());
+    assert!(leased.name(Fid(1), &3u64.to_be_bytes()).is_none(), "a directory that was not used last");
+    // A directory that alone is too large goes, too.
+    fill(3, NAMES_MAX + 1);
+    assert!(count() <= NAMES_MAX);
+    let places: usize = leased.places.iter().map(|places| places.lock().len()).sum();
+    assert!(places <= count(), "{places}");
+}
+
+#[test]
+fn a_directory_that_is_removed_here_is_dropped_with_its_name() {
+    let leased = leased();
+    look(&leased, b"sub", 9);
+    leased.keep(&told(leased.since(), LEASED), Fid(9), b"x", None);
+    removed(&leased, b"sub");
+    assert!(leased.name(Fid(9), b"x").is_none());
+    assert_eq!(leased.count.load(Ordering::SeqCst), 1, "the directory that had it is left");
 }
