@@ -7,7 +7,7 @@
 //! fuse-I2. A thread that serves requests never waits until the kernel has changed this mount (invalidation, unmount). It sends no notice
 //! that waits for a lock, or about a file that its request does not keep in use (`forget`).
 //! fuse-I3. While this client is alone, all changes come through this mount, so the kernel's page cache stays valid over open. Among other
-//! clients nothing is cached, and the next open drops the pages from before (`pages`).
+//! clients no page is cached, and the next open drops the pages from before (`pages`).
 //! fuse-I4. The door clears set-id bits, which the kernel leaves to the file system (`setid`).
 
 mod aside;

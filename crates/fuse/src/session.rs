@@ -68,7 +68,7 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
     config.set_max_background(options.max_background.max(1)).ok();
 }
 
-/// Among other clients the kernel caches nothing: every read and write comes to the door; mappings are still allowed.
+/// Among other clients the kernel caches no pages: every read and write comes to the door; mappings are still allowed.
 pub fn fopen_flags_shared() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO
 }

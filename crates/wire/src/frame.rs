@@ -27,7 +27,7 @@ impl Flags {
     pub const REPLY: u16 = 1;
     /// The client sends the request again after a reconnect or restart. The target answers from the slot if it was carried out.
     pub const REPLAY: u16 = 2;
-    /// In replies: more than one client session exists, so the client must cache nothing.
+    /// In replies: more than one client session exists. Not used: `AttachReply::mode` tells it.
     pub const SHARED: u16 = 4;
     /// In replies: the request was refused and had no effect. The body is the reason as UTF-8 text.
     pub const REFUSED: u16 = 8;

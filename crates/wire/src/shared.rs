@@ -1,4 +1,4 @@
-//! Several sessions of one file system, until leases exist: clients cache nothing, and take sections of a file's content in turn.
+//! Several sessions of one file system, until content has leases: clients cache none, and take sections of it in turn.
 //!
 //! A sharing client brackets each call on a file's content by `Enter` and `Leave` (a *section*). `Enter` answers like an open, so the
 //! client's knowledge of the file is current as long as the section lasts. The MDT also remembers which session has which file open, so

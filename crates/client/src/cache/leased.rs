@@ -34,6 +34,8 @@ pub(crate) use change::{Fate, OwnChange};
 const SHARDS: usize = 64;
 /// Stamps of each kind. Two that share one only keep each other from being cached.
 const STAMPS: usize = 4096;
+/// Stamps of names: so many that few creates of several threads share one.
+const NAME_STAMPS: usize = 65_536;
 /// Names and directories that are cached, some 400 bytes each. Past it whole directories are dropped.
 const NAMES_MAX: usize = 131_072;
 /// So many names of a directory are asked for one by one before all are.
@@ -57,8 +59,9 @@ pub(crate) struct Leased {
     life: AtomicU64,
     /// Counts changes of this client and of others.
     clock: AtomicU64,
-    /// When a name changed here; when attributes did; when another client changed something in a directory.
+    /// When a name changed here; when any name of a directory did; when attributes did; when another client changed something in a directory.
     names: Stamps,
+    listings: Stamps,
     attrs: Stamps,
     dirs: Stamps,
     shards: Vec<Shard>,
@@ -74,11 +77,11 @@ pub(crate) struct Leased {
 struct Stamps(Vec<AtomicU64>);
 
 impl Stamps {
-    fn new() -> Stamps {
-        Stamps((0..STAMPS).map(|_| AtomicU64::new(0)).collect())
+    fn new(count: usize) -> Stamps {
+        Stamps((0..count).map(|_| AtomicU64::new(0)).collect())
     }
     fn at(&self, hash: u64) -> &AtomicU64 {
-        &self.0[(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % STAMPS]
+        &self.0[(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % self.0.len()]
     }
     fn set(&self, hash: u64, stamp: u64) {
         self.at(hash).fetch_max(stamp, Ordering::SeqCst);
@@ -111,6 +114,13 @@ struct Dir {
     /// By the hash. Of two names with one hash the last one is cached.
     names: HashMap<u64, Name>,
     misses: u32,
+}
+
+impl Dir {
+    /// Some names may not be known any more.
+    fn lose_names(&mut self) {
+        (self.is_complete, self.listing, self.misses) = (false, None, 0);
+    }
 }
 
 struct Name {
@@ -186,9 +196,10 @@ impl Default for Leased {
             ends_ms: AtomicU64::new(0),
             life: AtomicU64::new(1),
             clock: AtomicU64::new(1),
-            names: Stamps::new(),
-            attrs: Stamps::new(),
-            dirs: Stamps::new(),
+            names: Stamps::new(NAME_STAMPS),
+            listings: Stamps::new(STAMPS),
+            attrs: Stamps::new(STAMPS),
+            dirs: Stamps::new(STAMPS),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             places: (0..SHARDS).map(|_| Mutex::default()).collect(),
             count: AtomicUsize::new(0),
@@ -412,7 +423,7 @@ impl Leased {
                 if *whole {
                     dirs.remove(dir).into_iter().for_each(|of| self.dropped(of, &mut fids));
                 } else if let Some(of) = dirs.get_mut(dir).filter(|_| *h64 != 0) {
-                    (of.is_complete, of.listing) = (false, None);
+                    of.lose_names();
                     fids.extend(self.drop_name(of, *h64));
                 }
             }

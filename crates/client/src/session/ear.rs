@@ -6,6 +6,7 @@
 //!     within a second.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use net::notices::{Listener, Taken};
@@ -29,6 +30,8 @@ pub(crate) struct Ear {
     line: Mutex<Option<(Listening, Arc<Listener>)>>,
     /// One thread begins a line at a time, so that the last one that the MDT knows is the one that is kept.
     beginning: Mutex<()>,
+    /// Notices came before the answer to the last `Listen`, and no other one acknowledged them.
+    owes_taken: AtomicBool,
     /// Notices that the last keep-alive's answer told of and that had not come. They may be under way.
     missing: Mutex<Option<u64>>,
 }
@@ -36,7 +39,8 @@ pub(crate) struct Ear {
 impl Ear {
     /// client-EA2: must the client listen anew?
     pub fn is_due(&self, reply: &KeepAliveReply) -> bool {
-        if !self.is_open() || !self.taken.has_all(reply.outbox, 0) {
+        let owes_taken = self.owes_taken.load(Ordering::SeqCst);
+        if !self.is_open() || owes_taken || !self.taken.has_all(reply.outbox, 0) {
             return true;
         }
         let mut missing = self.missing.lock();
@@ -104,6 +108,7 @@ impl Ear {
                     id.locks.look();
                     id.want_map();
                 }
+                self.owes_taken.store(begun.owes_taken, Ordering::SeqCst);
                 return Ok(begun.owes_taken);
             }
             // The next keep-alive tries again.

@@ -1,12 +1,12 @@
-//! Several clients at one file system, until leases exist: nothing is cached, and calls on a file's content take turns.
+//! Several clients at one file system, until content has leases: it is not cached, and calls on it take turns.
 //!
 //! A client lives by a *mode* that the MDT names. Alone (even), it knows better than the MDT what it writes, and tells it once a
 //! second. Sharing (odd), it knows nothing better: each call on content is bracketed by a section (`wire::shared`), whose
 //! beginning brings what the file is now and whose end has told what became of it.
 //!
 //! client-H1: a call works by the mode that held when it began; a change of mode waits for those that began before it.
-//! client-H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and what the kernel was
-//!     allowed to remember has run out.
+//! client-H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and the names that the kernel was
+//!     allowed to remember have run out (client-LE5).
 //! client-H3: a section is entered before locks of the file are taken (client-C1).
 //! client-H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
 //! client-H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
@@ -425,7 +425,7 @@ impl Fs {
         let (sharing, deadline) = (&self.id.sharing, self.deadline());
         // 1. Calls that begin from here on share; files that are open are held.
         if !sharing.is_shared() {
-            tracing::info!("another client comes in: from here on nothing is cached");
+            tracing::info!("another client comes in: from here on no content is cached");
             // Counted before the mode: who sees this client alone later sees that it was not.
             sharing.seasons.fetch_add(1, Ordering::SeqCst);
             // Until step 5, also if the MDT restarts meanwhile.

@@ -98,8 +98,7 @@ impl Scale {
         sequences: 100_000,
     };
 
-    /// On this wiring. With two mounts nothing is cached and each component of a path is a request: the short form does less of
-    /// everything there.
+    /// On this wiring. With two mounts no content is cached: the short form does less of everything there.
     fn on(self, wiring: Wiring) -> Scale {
         match wiring {
             Wiring::Two if self.is_short() => {

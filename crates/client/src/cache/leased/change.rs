@@ -57,8 +57,7 @@ impl Leased {
             match *touch {
                 Touch::Name { dir, h64 } => {
                     self.names.set(name_hash(dir, h64), stamp);
-                    // For listings, which have all names.
-                    self.names.set(dir.0, stamp);
+                    self.listings.set(dir.0, stamp);
                 }
                 Touch::Attr { fid } => self.attrs.set(fid.0, stamp),
             }
@@ -93,15 +92,19 @@ impl Leased {
                     if let Some(of) = shard.get_mut(&dir) {
                         of.listing = None;
                         moved.extend(self.drop_name(of, h64));
-                        of.is_complete &= is_newest && !matches!(fate, Fate::Other);
+                        if !is_newest || matches!(fate, Fate::Other) {
+                            of.lose_names();
+                        }
                     }
                     if let Fate::Made(name, inode) = fate {
                         let found = Some((inode.attr.fid, Some(inode)));
                         if is_newest {
                             leave = self.keep_in(&mut shard, &told, (dir, name), found);
                         }
-                        if let Some(of) = shard.get_mut(&dir) {
-                            of.is_complete &= leave.has_name;
+                        if !leave.has_name
+                            && let Some(of) = shard.get_mut(&dir)
+                        {
+                            of.lose_names();
                         }
                     }
                 }

@@ -99,7 +99,7 @@ impl Leased {
         let of = self.dir_in(&mut shard, dir);
         of.is_held = true;
         // Names that were removed here meanwhile are in the listing; names that were made here are in neither.
-        is_complete &= self.holds(since, self.names.get(dir.0));
+        is_complete &= self.holds(since, self.listings.get(dir.0));
         if is_complete {
             (of.is_complete, of.listing) = (true, Some(listing.clone()));
         }
