@@ -108,7 +108,7 @@ pub struct DirItem {
     pub cookie: u64,
     /// Attributes if they were asked for, never for `.` and `..`. `None` also if the servers did not answer in time; then ask for the file.
     pub attr: Option<Attr>,
-    /// What the kernel may cache of it.
+    /// Parts of it that the kernel may cache.
     pub leave: Leave,
 }
 

@@ -5,9 +5,9 @@
 //!     that renewed it.
 //! client-LE3: when `forget` returns, neither this cache nor the kernel's has what was to be forgotten: replies to the kernel that were
 //!     judged before it have left.
+//! client-LE4: attributes are cached with the one name of their inode, so whatever drops the name drops them.
 //! client-LE5: the kernel caches names only while this client is alone. Its notices for names either wait for a lock whose holder may wait for a
 //!     notice, or make the working directory of a program look removed. Beside others each use of a name asks this cache.
-//! client-LE4: attributes are cached with the one name of their inode, so whatever drops the name drops them.
 
 mod change;
 mod keep;
@@ -38,7 +38,7 @@ const STAMPS: usize = 4096;
 const NAME_STAMPS: usize = 65_536;
 /// Names and directories that are cached, some 400 bytes each. Past it whole directories are dropped.
 const NAMES_MAX: usize = 131_072;
-/// So many names of a directory are asked for one by one before all are.
+/// Names of a directory that are asked for one by one before all names are.
 const MISSES_MAX: u32 = 4;
 /// Longest name of a file.
 const NAME_BYTES_MAX: usize = 255;
@@ -46,7 +46,7 @@ const NAME_BYTES_MAX: usize = 255;
 const NO_NAME: &[u8] = b"";
 /// client-LE5: longest time-out of a name.
 const NAME_MS: u64 = 1_000;
-/// A time-out that the kernel counts from the reply, a moment after it was computed here.
+/// Kept back from each time-out: the kernel counts it from the reply, a moment after it was computed here.
 const MARGIN_MS: u64 = 100;
 
 /// Tells the kernel to forget attributes of these inodes.
@@ -130,7 +130,7 @@ struct Name {
     inode: Option<Inode>,
 }
 
-/// What came with an answer: when its request left, the flags of the reply, and the session of this client.
+/// Context of an answer: when its request left, the flags of the reply, and the session of this client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     pub since: Since,
@@ -145,7 +145,7 @@ pub(crate) struct Since {
     at: u64,
 }
 
-/// What the kernel may cache of an answer, if nothing changed since: see `Fs::reply`.
+/// Parts of an answer that the kernel may cache, if nothing changed since: see `Fs::reply`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leave {
     since: Since,

@@ -342,7 +342,7 @@ impl Link {
             match self.resend(&stuck, incarnation, deadline) {
                 Ok(answered) => {
                     self.slots.unstick(stuck.head.slot);
-                    // What it touches was not noted at this time.
+                    // Its touches were not noted at this time.
                     self.id.leased.void();
                     if let Some(done) = answered {
                         self.keep_again(done, stuck);

@@ -105,6 +105,21 @@ impl Sent for WriteInline {
     }
 }
 
+/// A request that makes a name: it changes the name and its directory, and its answer has the inode.
+macro_rules! makes_name {
+    ($reply:ident: $of:ty => $inode:expr) => {
+        fn touches(&self, fid: Fid) -> Vec<Touch> {
+            touches(fid, self.parent, &self.name)
+        }
+        fn wish(&self) -> Wish<'_> {
+            Wish::Name(self.parent, &self.name)
+        }
+        fn named($reply: &$of) -> Option<&Inode> {
+            $inode
+        }
+    };
+}
+
 /// mds-GR1: an inode that the MDT kept is kept again, for the calls that found it.
 impl Sent for Unlink {
     fn amend(body: &mut [u8], reply: &UnlinkReply) {
@@ -148,29 +163,13 @@ impl Sent for Create {
             want(body, reply.open.inode.attr.fid)
         }
     }
-    fn touches(&self, fid: Fid) -> Vec<Touch> {
-        touches(fid, self.parent, &self.name)
-    }
-    fn wish(&self) -> Wish<'_> {
-        Wish::Name(self.parent, &self.name)
-    }
-    fn named(reply: &CreateReply) -> Option<&Inode> {
-        Some(&reply.open.inode).filter(|_| reply.made)
-    }
+    makes_name!(reply: CreateReply => Some(&reply.open.inode).filter(|_| reply.made));
 }
 impl Sent for CreateWith {
     fn amend(body: &mut [u8], reply: &OpenReply) {
         want(body, reply.inode.attr.fid)
     }
-    fn touches(&self, fid: Fid) -> Vec<Touch> {
-        touches(fid, self.parent, &self.name)
-    }
-    fn wish(&self) -> Wish<'_> {
-        Wish::Name(self.parent, &self.name)
-    }
-    fn named(reply: &OpenReply) -> Option<&Inode> {
-        Some(&reply.inode)
-    }
+    makes_name!(reply: OpenReply => Some(&reply.inode));
 }
 impl Sent for Tmpfile {
     fn amend(body: &mut [u8], reply: &OpenReply) {
@@ -181,15 +180,7 @@ impl Sent for MakeDir {
     fn amend(body: &mut [u8], reply: &Inode) {
         want(body, reply.attr.fid)
     }
-    fn touches(&self, fid: Fid) -> Vec<Touch> {
-        touches(fid, self.parent, &self.name)
-    }
-    fn wish(&self) -> Wish<'_> {
-        Wish::Name(self.parent, &self.name)
-    }
-    fn named(reply: &Inode) -> Option<&Inode> {
-        Some(reply)
-    }
+    makes_name!(reply: Inode => Some(reply));
 }
 impl Sent for Rename {
     fn amend(body: &mut [u8], reply: &RenameReply) {
@@ -205,15 +196,7 @@ impl Sent for Symlink {
     fn amend(body: &mut [u8], reply: &Inode) {
         want(body, reply.attr.fid)
     }
-    fn touches(&self, fid: Fid) -> Vec<Touch> {
-        touches(fid, self.parent, &self.name)
-    }
-    fn wish(&self) -> Wish<'_> {
-        Wish::Name(self.parent, &self.name)
-    }
-    fn named(reply: &Inode) -> Option<&Inode> {
-        Some(reply)
-    }
+    makes_name!(reply: Inode => Some(reply));
 }
 impl Sent for Link {
     fn touches(&self, fid: Fid) -> Vec<Touch> {

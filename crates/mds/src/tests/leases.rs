@@ -11,7 +11,7 @@ use wire::session::{Detach, KeepAlive};
 use wire::shared::Hold;
 use wire::{Flags, Header, Reader, ReplyHead, Request, Wire};
 
-use super::meta_rules::fresh;
+use super::meta_rules::{self, fresh};
 use super::rig::Rig;
 use crate::sessions::leases::WAITING_MAX;
 
@@ -84,22 +84,9 @@ fn lookup(name: &str) -> Lookup {
     Lookup { parent: Fid::ROOT, name: name.as_bytes().into(), cred: Cred::root() }
 }
 
+/// It opens nothing.
 fn create(name: &str) -> Create {
-    Create {
-        parent: Fid::ROOT,
-        name: name.as_bytes().into(),
-        kind: Kind::File,
-        mode: 0o644,
-        rdev: 0,
-        exclusive: true,
-        write: false,
-        now: Time::new(10, 0),
-        cred: Cred::root(),
-        want: Fid(0),
-        umask: 0,
-        read: false,
-        append: false,
-    }
+    Create { write: false, ..meta_rules::create(name) }
 }
 
 #[test]

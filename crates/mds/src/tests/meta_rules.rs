@@ -26,7 +26,7 @@ pub fn fresh() -> (Rig, Arc<SimDisk>) {
     (rig(disk.clone()), disk)
 }
 
-fn create(name: &str) -> Create {
+pub fn create(name: &str) -> Create {
     Create {
         parent: Fid::ROOT,
         name: name.as_bytes().into(),

@@ -34,7 +34,7 @@ impl Drop for OwnChange<'_> {
     }
 }
 
-/// What a change did to the name that it is about.
+/// The effect of a change on the name that it is about.
 #[derive(Clone, Copy)]
 pub(crate) enum Fate<'a> {
     /// It has this new inode.
@@ -70,7 +70,7 @@ impl Leased {
         if matches!(fate, Fate::Nothing) {
             return Leave::default();
         }
-        // Another change by this client overlapped this one: which was the later one only the MDT knows.
+        // Another change by this client overlapped this one. Only the MDT knows their order.
         let at = change.since.at;
         let is_overtaken = |touch: &Touch| match *touch {
             Touch::Name { dir, h64 } => self.names.get(name_hash(dir, h64)) > at,
@@ -87,7 +87,7 @@ impl Leased {
                 Touch::Attr { fid } => self.drop_attr(fid),
                 Touch::Name { dir, h64 } => {
                     let mut shard = self.shard(dir).dirs.lock();
-                    // What others changed since the request left counts.
+                    // Changes of others since the request left count.
                     let is_newest = self.holds(change.since, self.dirs.get(dir.0));
                     if let Some(of) = shard.get_mut(&dir) {
                         of.listing = None;
