@@ -23,6 +23,7 @@ use crate::session::identity::Identity;
 use crate::session::link::Link;
 use crate::session::losses::Losses;
 use crate::session::request::Answer;
+use crate::session::section;
 use crate::session::sent::Sent;
 use crate::upkeep::alive;
 use crate::upkeep::elsewhere::Elsewhere;
@@ -139,6 +140,9 @@ impl Fs {
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
             threads.push(spawn("stria-share", crate::session::sharing::share_loop)?);
+            for _ in 0..section::THREADS {
+                threads.push(spawn("stria-recall", section::recall_loop)?);
+            }
         }
         Ok(())
     }
@@ -222,6 +226,7 @@ impl Fs {
         self.id.locks.wake();
         self.id.alive.ring();
         self.id.sharing.due.ring();
+        (0..section::THREADS).for_each(|_| self.id.sharing.recalls.bell.ring());
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // The background thread may hold the last reference, and run this itself.

@@ -62,6 +62,7 @@ pub use fs::Fs;
 pub(crate) use fs::{wait_for_bell, wait_for_stop};
 pub use plan::spans::Whence;
 pub use session::locks::{FileLock, LockAnswer, LockDone};
+pub use session::section::DropPages;
 pub use upkeep::room::WAITERS_MAX;
 pub use verbs::du::Du;
 pub use verbs::lookup::Replying;

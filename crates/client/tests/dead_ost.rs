@@ -128,11 +128,11 @@ fn settling_does_not_wait_for_a_dead_ost() {
     fs.abort();
 }
 
-/// The MDT hears of a mount that lives, also while OSTs hang: its session does not end, and nobody comes in before what it has
-/// in hand is written down.
+/// The MDT hears of a mount that lives, also while OSTs hang: its session does not end. Another mount comes in meanwhile.
 #[test]
 fn hanging_osts_do_not_cost_a_mount_its_session() {
-    const OSTS: usize = 8;
+    // Each request holds a thread of the servers, of which there are 64.
+    const OSTS: usize = 4;
     let mut cluster = Cluster::with_inline_max(Wiring::Tcp, OSTS, 0);
     cluster.sessions_live(Duration::from_millis(1500));
     let fs = cluster.mount_lazy();
@@ -142,16 +142,16 @@ fn hanging_osts_do_not_cost_a_mount_its_session() {
     fs.write(h, 0, &vec![1; OSTS << 16]).expect("it has a session at each OST now");
     let hanging = Arc::new(Hanging::default());
     (0..OSTS).for_each(|n| cluster.hub.add(ost_target(n), hanging.clone()));
-    // One keep-alive behind the other would take eight thirds of the time-out; it is watched for longer than that.
+    // One keep-alive behind the other would take four thirds of the time-out; it is watched for longer than that.
     let until = Instant::now() + cluster.session_ttl * 4;
+    let rival = cluster.try_mount(cluster.settings()).expect("it comes in");
     while Instant::now() < until {
-        let impatient = Settings { op_timeout: Duration::from_millis(200), ..cluster.settings() };
-        let rival = cluster.try_mount(impatient).map(|_| ()).map_err(|fault| fault.code);
-        assert_eq!(rival, Err(Code::Timeout), "the mount lives");
         let sessions = cluster.mdt.as_ref().expect("runs").0.sessions();
-        assert_eq!(sessions.iter().map(|s| s.0).collect::<Vec<_>>(), [fs.session()]);
+        let sessions: Vec<_> = sessions.iter().map(|s| s.0).collect();
+        assert_eq!(sessions, [fs.session(), rival.session()], "both mounts live");
         std::thread::sleep(Duration::from_millis(20));
     }
+    rival.abort();
     hanging.0.store(true, Ordering::SeqCst);
     fs.abort();
 }

@@ -16,7 +16,7 @@ use net::{Answer, Service};
 use types::crc::crc32c;
 use types::{Buf, Code, Cred, Fid, SessionId, Time};
 use wire::meta::{Create, Grow, Place, ReadInline, SeekInline, Switch, WriteInline};
-use wire::shared::{Enter, Leave};
+use wire::shared::Enter;
 use wire::{Header, Reader, ReplyHead, Request, Wire, object, session};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -49,7 +49,6 @@ const MOVES: &[u16] = &[
     object::Write::CALL,
     session::Flush::CALL,
     Switch::CALL,
-    Leave::CALL,
 ];
 
 #[derive(Default)]

@@ -265,6 +265,9 @@ fn h4_a_turn_that_was_given_before_a_clean_restart_is_asked_for_again() {
     let (a, b) = (cluster.mount(), cluster.mount());
     let fid = make(&a, "f", b"some");
     let h = a.open(fid, OpenFlags::read_write()).expect("open").0;
+    // The lease goes to the other client, so that the write asks for it.
+    let read_only = b.open(fid, OpenFlags::read_only()).expect("open").0;
+    assert_eq!(read(&b, read_only, 0, 9).expect("read"), b"some");
     let ost =
         Arc::new(Slow { mdt: cluster.process(ost_target(0)), ..Slow::new(&cluster, object::Write::CALL) });
     cluster.hub.add(ost_target(0), ost.clone());

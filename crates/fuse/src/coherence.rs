@@ -195,6 +195,6 @@ impl Door {
         flags: fusedev::FopenFlags,
     ) {
         let is_uncached = flags.contains(fusedev::FopenFlags::FOPEN_DIRECT_IO);
-        self.in_use.opened(fid, handle.0, may_map(open), is_uncached);
+        self.in_use.opened(fid, handle.0, (open.write, may_map(open), is_uncached));
     }
 }

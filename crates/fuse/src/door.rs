@@ -11,14 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use client::{DirItem, Fs, Leave, Mode, TimeOuts};
+use client::{DirItem, Fs, Handle, Leave, Mode, TimeOuts};
 use fusedev::*;
 use rustix::mount::MountFlags;
 use types::{Attr, Buf, Cred, Fid};
 
 use crate::aside::Aside;
 use crate::attributes::Wanted;
-use crate::coherence::{AttrReply, O_DIRECT, Questions, may_have_mapped, write_direct};
+use crate::coherence::{AttrReply, Questions, may_have_mapped, may_map, write_direct};
 use crate::cred::is_root;
 use crate::data;
 use crate::forget::Forget;
@@ -89,9 +89,13 @@ impl Door {
         }
     }
 
-    pub(crate) fn fopen_flags(&self, fid: Fid, write: bool) -> FopenFlags {
+    /// fuse-P1: beside other clients the kernel keeps pages for descriptors that only read.
+    pub(crate) fn fopen_flags(&self, fid: Fid, handle: Handle, write: bool) -> FopenFlags {
         if self.fs.is_shared() {
-            return session::fopen_flags_shared();
+            let is_direct = write || self.fs.is_inline(handle);
+            let mut flags = session::fopen_flags_shared(is_direct, self.has_locks);
+            flags.set(FopenFlags::FOPEN_KEEP_CACHE, !is_direct && self.fs.keeps_pages(fid));
+            return flags;
         }
         let mut flags = session::fopen_flags(self.has_locks || (write && !self.fs.is_fate_shared()));
         flags.set(FopenFlags::FOPEN_KEEP_CACHE, self.pages.may_be_kept(fid, self.fs.seasons_shared()));
@@ -158,7 +162,9 @@ impl Filesystem for Served {
     fn started(&mut self, notifier: Notifier) {
         let forget = Forget(Some(notifier));
         self.own().forget = forget.clone();
+        let pages = forget.clone();
         self.own().fs.on_forget(Box::new(move |fids| fids.iter().for_each(|fid| forget.attributes(*fid))));
+        self.own().fs.on_recall(Box::new(move |fid| pages.pages(fid)));
     }
 
     // Names.
@@ -354,8 +360,16 @@ impl Filesystem for Served {
         });
         match opened {
             Ok(handle) => {
-                let flags = self.fopen_flags(fid(ino), open.write);
+                let flags = self.fopen_flags(fid(ino), handle, open.write);
                 self.note_opened(fid(ino), handle, open, flags);
+                // fuse-P2: noted first, so that pages that are read from here on come under the exclusive lease.
+                if may_map(open)
+                    && let Err(fault) = self.fs.own_pages(fid(ino))
+                {
+                    self.in_use.released(fid(ino), handle.0, true);
+                    self.fs.release(handle);
+                    return reply.error(errno("open", &fault));
+                }
                 reply.opened(FileHandle(handle.0), flags)
             }
             Err(fault) => reply.error(errno("open", &fault)),
@@ -369,15 +383,21 @@ impl Filesystem for Served {
         fh: FileHandle,
         offset: u64,
         size: u32,
-        flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        _flags: OpenFlags,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        // Page fills of a mapping through an uncached descriptor look like direct reads.
-        if flags.0 & O_DIRECT == 0 {
+        // The kernel names an owner if it keeps no pages of what it reads.
+        let is_for_pages = owner.is_none();
+        if is_for_pages {
             self.in_use.fill(fid(ino), offset..offset + size as u64, Instant::now() + FILL_WAITS_MAX);
         }
-        READ.with_borrow_mut(|buf| match self.fs.read(handle(fh), offset, size as usize, buf) {
+        let (fh, size) = (handle(fh), size as usize);
+        let read = |buf: &mut Buf| match is_for_pages {
+            true => self.fs.read_pages(fh, offset, size, self.in_use.may_be_stored(fid(ino)), buf),
+            false => self.fs.read(fh, offset, size, buf),
+        };
+        READ.with_borrow_mut(|buf| match read(buf) {
             Ok(()) => reply.data(buf),
             Err(fault) => reply.error(errno("read", &fault)),
         });
@@ -397,13 +417,15 @@ impl Filesystem for Served {
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let (ino, handle) = (fid(ino), handle(fh));
+        let is_direct = self.is_direct(ino, fh.0, flags.0);
         let place = match flags.0 & O_APPEND != 0 {
             // Pages of a shared mapping carry their offset, whatever handle the kernel sends them by.
             _ if is_cached => Place::Mapped(offset),
-            true => Place::End(offset),
-            false => Place::At(offset),
+            true => Place::End { end: offset, has_pages: !is_direct },
+            false if is_direct => Place::At(offset),
+            false => Place::Cached(offset),
         };
-        let (ino, handle) = (fid(ino), handle(fh));
         if let Err(fault) = self.kill_privileges(rq, ino, handle, kill) {
             return reply.error(errno("write", &fault));
         }
@@ -411,7 +433,7 @@ impl Filesystem for Served {
             let len = door.put(handle, place, data)?;
             door.sync_if_asked(handle, flags.0).map(|()| len)
         };
-        if !is_cached && self.is_direct(ino, fh.0, flags.0) {
+        if !is_cached && is_direct {
             let begun = self.in_use.begin_direct(ino, offset, data.len());
             return write_direct(self.door(), begun, data, reply, write);
         }

@@ -63,7 +63,7 @@ impl Door {
                 let leave = at.map_or(Leave::default(), |(dir, name)| self.fs.leave_of(dir, name, &attr));
                 let replying = self.fs.reply(leave.dir());
                 let TimeOuts { name, attr: attr_ttl } = replying.time_outs(&leave);
-                let flags = self.fopen_flags(attr.fid, open.write);
+                let flags = self.fopen_flags(attr.fid, handle, open.write);
                 self.note_opened(attr.fid, handle, open, flags);
                 let generation = self.generation(attr.fid);
                 reply.created(&attr_ttl, &name, &file_attr(&attr), generation, FileHandle(handle.0), flags)

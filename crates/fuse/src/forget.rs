@@ -14,6 +14,15 @@ use types::Fid;
 pub struct Forget(pub Option<Notifier>);
 
 impl Forget {
+    /// Drops the pages of a file; the kernel first writes dirty ones. It may wait for answers to requests for pages, so no thread that serves
+    /// requests calls it (fuse-I2).
+    pub fn pages(&self, fid: Fid) {
+        let Some(notifier) = &self.0 else { return };
+        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), 0, 0) {
+            tracing::debug!(%error, "dropping pages of the kernel");
+        }
+    }
+
     /// Called by a thread that serves a request about the open file `fid`, before its reply: the caller then sees the new attributes as
     /// soon as its call returns. The request keeps the file in use, so this notice does not wait for the file's end (fuse-I2). A notice
     /// of the MDT that other clients change the file calls it too, and may wait for that end.

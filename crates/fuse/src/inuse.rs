@@ -42,6 +42,8 @@ struct Node {
     mappers: u32,
     /// Handles whose I/O bypasses the page cache, whatever the flags of their descriptors.
     uncached: Vec<u64>,
+    /// Handles whose writes go through the page cache.
+    writers: Vec<u64>,
     /// The kernel may hold pages that a read filled.
     is_filled: bool,
     direct: Vec<Direct>,
@@ -110,13 +112,16 @@ impl InUse {
         self.shard(fid).nodes.lock()
     }
 
-    pub fn opened(&self, fid: Fid, handle: u64, may_map: bool, is_uncached: bool) {
+    /// `uses`: it writes, it may have a writable mapping, its I/O bypasses the page cache.
+    pub fn opened(&self, fid: Fid, handle: u64, (may_write, may_map, is_uncached): (bool, bool, bool)) {
         let mut nodes = self.nodes(fid);
         let node = nodes.entry(fid).or_default();
         node.handles += 1;
         node.mappers += may_map as u32;
         if is_uncached {
             node.uncached.push(handle);
+        } else if may_write {
+            node.writers.push(handle);
         }
     }
 
@@ -126,6 +131,7 @@ impl InUse {
         node.handles = node.handles.saturating_sub(1);
         node.mappers = node.mappers.saturating_sub(may_map as u32);
         node.uncached.retain(|h| *h != handle);
+        node.writers.retain(|h| *h != handle);
         if node.handles == 0 {
             nodes.remove(&fid);
         }
@@ -134,6 +140,11 @@ impl InUse {
     /// Whether a program may have a writable shared mapping of the file.
     pub fn may_be_mapped(&self, fid: Fid) -> bool {
         self.nodes(fid).get(&fid).is_some_and(|node| node.mappers > 0)
+    }
+
+    /// fuse-P2: the kernel's pages of the file may change without a request before that.
+    pub fn may_be_stored(&self, fid: Fid) -> bool {
+        self.nodes(fid).get(&fid).is_some_and(|node| node.mappers > 0 || !node.writers.is_empty())
     }
 
     pub fn is_uncached(&self, fid: Fid, handle: u64) -> bool {

@@ -6,8 +6,12 @@
 //! handles of different file systems apart. The door keeps no state per inode, so `forget` has nothing to do.
 //! fuse-I2. A thread that serves requests never waits until the kernel has changed this mount (invalidation, unmount). It sends no notice
 //! that waits for a lock, or about a file that its request does not keep in use (`forget`).
-//! fuse-I3. While this client is alone, all changes come through this mount, so the kernel's page cache stays valid over open. Among other
-//! clients no page is cached, and the next open drops the pages from before (`pages`).
+//! fuse-I3. While this client is alone, all changes come through this mount, so the kernel's page cache stays valid over open. The first open
+//! after that drops the pages from before (`pages`).
+//! fuse-P1. Among other clients the kernel has pages of a file only under the client's lease (client-CP1). Descriptors that write bypass the
+//! pages, but for mappings and for descriptors from before.
+//! fuse-P2. While a program may store into pages without a request, by a mapping or such a descriptor, pages are read under the exclusive
+//! lease. So no shared lease has dirty pages, and a write of pages never waits for another client that waits for these pages.
 //! fuse-I4. The door clears set-id bits, which the kernel leaves to the file system (`setid`).
 
 mod aside;

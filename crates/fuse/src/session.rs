@@ -68,9 +68,13 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
     config.set_max_background(options.max_background.max(1)).ok();
 }
 
-/// Among other clients the kernel caches no pages: every read and write comes to the door; mappings are still allowed.
-pub fn fopen_flags_shared() -> FopenFlags {
-    FopenFlags::FOPEN_DIRECT_IO
+/// Among other clients (fuse-P1). `is_direct`: the kernel keeps no pages for the descriptor, but for mappings. `close_asks`: as below.
+pub fn fopen_flags_shared(is_direct: bool, close_asks: bool) -> FopenFlags {
+    match (is_direct, close_asks) {
+        (true, _) => FopenFlags::FOPEN_DIRECT_IO,
+        (false, true) => FopenFlags::empty(),
+        (false, false) => FopenFlags::FOPEN_NOFLUSH,
+    }
 }
 
 /// How the kernel may treat an open file: keep its pages (fuse-I3), and close it without a request if no error can wait for the closing

@@ -14,10 +14,15 @@ use crate::setid::{has_set_id, loses_privileges};
 #[derive(Clone, Copy)]
 pub enum Place {
     At(u64),
+    /// The kernel has the bytes in its pages already.
+    Cached(u64),
     /// Pages of a shared mapping: at this offset, up to the end of the file.
     Mapped(u64),
-    /// At the end of the file, which is here if the kernel knows it. Among other clients it does not.
-    End(u64),
+    /// At the end of the file, which is here if the kernel knows it. Among other clients it may not. `has_pages`: as for `Cached`.
+    End {
+        end: u64,
+        has_pages: bool,
+    },
 }
 
 impl Door {
@@ -63,8 +68,9 @@ impl Door {
     pub(crate) fn put(&self, handle: Handle, place: Place, data: &[u8]) -> Result<usize, Fault> {
         match place {
             Place::At(offset) => self.fs.write(handle, offset, data),
+            Place::Cached(offset) => self.fs.write_cached(handle, offset, data),
             Place::Mapped(offset) => self.fs.write_mapped(handle, offset, data).map(|()| data.len()),
-            Place::End(end) => self.fs.append_at(handle, end, data),
+            Place::End { end, has_pages } => self.fs.append_at(handle, end, data, has_pages),
         }
     }
 }

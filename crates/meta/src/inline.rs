@@ -44,6 +44,9 @@ pub fn write_inline(
     if bulk.is_empty() {
         return Ok(WriteInlineReply { attr: inode.attr });
     }
+    if !req.in_section && !ctx.replay && ctx.leased_elsewhere(req.fid) {
+        return Err(Code::NeedSection.into());
+    }
     grow::change_record(txn, &mut inode, req.in_section)?;
     let end = offset.checked_add(bulk.len() as u64).ok_or(Code::FileTooBig)?;
     let is_kept = || is_kept(txn, &inode, offset, end);

@@ -19,6 +19,8 @@ pub trait Sharing {
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId>;
     /// True if another session has it open for writing.
     fn written_elsewhere(&self, fid: Fid) -> bool;
+    /// True if another session holds a lease of its content.
+    fn leased_elsewhere(&self, fid: Fid) -> bool;
     /// Changes when earlier hints are no longer reliable: a session was evicted, or the MDT restarted.
     fn era(&self) -> u64;
     /// The common lease counter of all sessions, so that they do not fence each other; `None`: the caller assigns one by `set_lease`.
@@ -37,6 +39,10 @@ impl Ctx<'_> {
     /// Another session that has the file open (meta-H2).
     pub fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
         self.sharing.filter(|s| s.is_shared())?.opened_elsewhere(fid)
+    }
+    /// Another session may cache its content. It holds the lease since before this rule runs, or reads the content after it.
+    pub fn leased_elsewhere(&self, fid: Fid) -> bool {
+        self.sharing.filter(|s| s.is_shared()).is_some_and(|s| s.leased_elsewhere(fid))
     }
     /// A replay restores state that its client knows; keeping a removed inode then would leave an orphan that no client releases.
     pub fn keeps_removed(&self) -> bool {

@@ -24,6 +24,10 @@ bodies! {
     /// `fid`: attributes to forget, of this child of `dir`. `h64`: a name in `dir` to forget, by its hash; 0: none. `whole`: all that is cached
     /// of `dir`, whose lease ends.
     Forgotten { dir: Fid, h64: u64, fid: Fid, whole: bool }
+    /// Other sessions want these content leases: give them back, once the calls that use them have ended.
+    GiveBack { items: Vec<Wanted> }
+    /// The lease of `fid` that was granted with this token (`wire::shared::Enter`).
+    Wanted { fid: Fid, token: u64 }
     /// Begins a line at the MGS, over which it sends `NewMap`. The answer has the version of the present map.
     WatchMap {}
     WatchMapReply { version: u64 }
@@ -38,6 +42,7 @@ calls! {
     0x0113 LocksFree => Taken, read;
     0x0114 Evicted => Taken, read;
     0x0115 Forget => Taken, read;
+    0x0116 GiveBack => Taken, read;
     0x0404 WatchMap => WatchMapReply, read;
     0x0405 NewMap => Taken, read;
 }

@@ -16,6 +16,7 @@ use wire::object::Capability;
 
 use crate::cache::api::{Handle, OpenFlags};
 use crate::cache::content::Kept;
+use crate::cache::hold::Hold;
 
 /// Shards of the table. Opens of different files seldom share one; 16 are enough for the threads of one mount.
 const SHARDS: usize = 16;
@@ -30,6 +31,8 @@ pub(crate) struct File {
     pub body: RwLock<Body>,
     /// Held for moments, never over a request.
     pub meta: Mutex<Meta>,
+    /// Beside other clients: the lease of the content.
+    pub hold: Hold,
 }
 
 /// The place of the content.
@@ -198,7 +201,8 @@ impl Files {
         let mut shard = self.shard(fid).write();
         let make = || {
             self.count.fetch_add(1, Ordering::SeqCst);
-            Arc::new(File { fid, order: Mutex::new(()), body: RwLock::default(), meta: Mutex::default() })
+            let (order, body, meta, hold) = Default::default();
+            Arc::new(File { fid, order, body, meta, hold })
         };
         let file = shard.entry(fid).or_insert_with(make).clone();
         let mut meta = file.meta.lock();
@@ -346,6 +350,10 @@ impl File {
     /// True once an open has answered, while layout and size are not being changed.
     pub fn is_loaded(&self) -> bool {
         self.body.try_read().is_some_and(|b| b.is_loaded)
+    }
+
+    pub fn is_inline(&self) -> bool {
+        self.body.try_read().is_some_and(|b| b.is_loaded && b.layout.is_none())
     }
 
     /// Replaces attributes by local ones while local changes are not reported.

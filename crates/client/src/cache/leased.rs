@@ -46,6 +46,8 @@ const NAME_BYTES_MAX: usize = 255;
 const NO_NAME: &[u8] = b"";
 /// client-LE5: longest time-out of a name.
 const NAME_MS: u64 = 1_000;
+/// Three renewals have failed then.
+const ENDING_MS: u64 = 1_500;
 /// Kept back from each time-out: the kernel counts it from the reply, a moment after it was computed here.
 const MARGIN_MS: u64 = 100;
 
@@ -252,6 +254,21 @@ impl Leased {
         if ends > 0 && ends <= now_ms() {
             self.void();
         }
+    }
+
+    /// This client's leases have not run out.
+    pub fn is_valid(&self) -> bool {
+        self.left_ms() > 0
+    }
+
+    /// The kernel asks for the attributes before it shows them again: this client has begun to write the file, and others may do so.
+    pub fn kernel_forgets(&self, fid: Fid) {
+        self.tell_kernel(&[fid]);
+    }
+
+    /// It is long since the lease was renewed: what takes a moment to forget is to be forgotten now.
+    pub fn is_ending(&self) -> bool {
+        self.left_ms() < ENDING_MS
     }
 
     /// Milliseconds until the lease ends.

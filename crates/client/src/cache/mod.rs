@@ -4,6 +4,7 @@ pub(crate) mod accessed;
 pub(crate) mod api;
 pub(crate) mod content;
 pub(crate) mod files;
+pub(crate) mod hold;
 pub(crate) mod leased;
 pub(crate) mod listing;
 pub(crate) mod names;

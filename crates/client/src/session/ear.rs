@@ -13,7 +13,7 @@ use net::notices::{Listener, Taken};
 use net::{Listening, Peer, rpc};
 use parking_lot::Mutex;
 use types::Buf;
-use wire::notice::{Evicted, Forget, Listen, LocksFree, LookAround, ModeChanged};
+use wire::notice::{Evicted, Forget, GiveBack, Listen, LocksFree, LookAround, ModeChanged};
 use wire::session::KeepAliveReply;
 use wire::{Header, Request, Wire};
 
@@ -147,6 +147,10 @@ fn heard(id: &Identity, since: Attach, head: &Header, body: &[u8]) {
             Ok(notice) => id.leased.forget(&notice.items),
             Err(_) => id.leased.void(),
         },
+        // A malformed one is told again.
+        GiveBack::CALL => {
+            GiveBack::from_bytes(body).into_iter().for_each(|notice| id.sharing.recalls.add(notice.items))
+        }
         LookAround::CALL => {
             id.leased.void();
             look_around(id)

@@ -12,6 +12,7 @@ pub(crate) mod locks;
 pub(crate) mod losses;
 pub(crate) mod owed;
 pub(crate) mod request;
+pub(crate) mod section;
 pub(crate) mod sent;
 pub(crate) mod sharing;
 pub(crate) mod slots;

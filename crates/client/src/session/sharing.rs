@@ -1,37 +1,35 @@
-//! Several clients at one file system, until content has leases: it is not cached, and calls on it take turns.
+//! Several clients at one file system: the mode of this one, and what it holds that the MDT keeps in memory only.
 //!
 //! A client lives by a *mode* that the MDT names. Alone (even), it knows better than the MDT what it writes, and tells it once a
-//! second. Sharing (odd), it knows nothing better: each call on content is bracketed by a section (`wire::shared`), whose
-//! beginning brings what the file is now and whose end has told what became of it.
+//! second. Sharing (odd), each call on content needs a lease of the file (`section`).
 //!
 //! client-H1: a call works by the mode that held when it began; a change of mode waits for those that began before it.
-//! client-H2: before the MDT hears that this client shares, all that it knew better is flushed and told, and the names that the kernel was
-//!     allowed to remember have run out (client-LE5).
-//! client-H3: a section is entered before locks of the file are taken (client-C1).
-//! client-H4: what a restarted MDT is told of sections is what this client is in: noted after it was let in, struck out before it leaves.
-//! client-H5: a token is in use from the first request for its section until the MDT has heard of its end; the floor is the lowest in use.
+//! client-H2: before the MDT hears that this client shares, it has leases of the files that it knows better, or has flushed and told what it
+//!     knows. The names that the kernel was allowed to remember have run out (client-LE5).
+//! client-H3: a lease is taken before locks of the file are (client-C1).
+//! client-H4: what a restarted MDT is told of leases is what this client holds: noted after the grant, struck out before the return.
+//! client-H5: a token is in use from the first request for its lease until the MDT has heard of its end; the floor is the lowest in use.
 //! client-H6: how far this client is with sending again what a target lost is noted before it asks whether it shares: who begins to share
 //!     meanwhile tells it, or it asks for its turn (`Link::wait_turn`).
 //! client-H7: a file is noted as open before the MDT is asked to open it. One that the same request makes cannot be: if the MDT was told meanwhile
 //!     what is open here, it may not know of this one, since it restarted or others came, and is asked once more.
 //! client-H8: a `Close` that was given up may come late, and is void before one of its files is opened again: it has a token, which is left.
+//! client-H9: a client that was alone takes exclusive leases of the files that it has in hand, before it tells the MDT that it shares.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use net::Bell;
 use parking_lot::Mutex;
-use types::{Attr, Code, Fault, Fid, TargetId};
-use wire::meta::Settle;
-use wire::shared::{ALL, CaughtUp, Close, Enter, HeldSection, Hold, Leave, OpenFile};
+use types::{Code, Fault, Fid, TargetId};
+use wire::shared::{ALL, CaughtUp, Close, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
-use crate::cache::content::Changing;
 use crate::cache::files::File;
-use crate::cache::files::Found;
-use crate::session::request::Answer;
+use crate::cache::hold::To;
+use crate::session::section::{KEPT_MAX, Recalls};
 use crate::wait_for_bell;
 
 /// How often a mode that the MDT wants is looked at, and files that were closed are told.
@@ -60,8 +58,12 @@ pub(crate) struct Sharing {
     /// How often the MDT was told what is held here.
     times_told: AtomicU64,
     /// Calls on content that began while alone.
-    alone: AtomicUsize,
-    held: Mutex<Held>,
+    pub alone: AtomicUsize,
+    pub held: Mutex<Held>,
+    /// client-CL4. It changes with the session, and when this client is alone again.
+    life: AtomicU64,
+    /// Leases that other clients want.
+    pub recalls: Recalls,
     /// client-H6: OSTs that are in use.
     targets: Mutex<HashMap<TargetId, CaughtUp>>,
 }
@@ -71,10 +73,11 @@ pub(crate) struct Sharing {
 pub(crate) struct Attach(u64);
 
 #[derive(Default)]
-struct Held {
+pub(crate) struct Held {
     opens: HashMap<Fid, bool>,
-    sections: HashMap<(Fid, u64), bool>,
-    /// Sections whose end the MDT did not hear, and each `Close` that was given up, with one of its files.
+    /// Leases of files: true for exclusive ones.
+    pub sections: BTreeMap<(Fid, u64), bool>,
+    /// Leases whose return the MDT did not hear, and each `Close` that was given up, with one of its files.
     not_left: Vec<(Fid, u64)>,
     /// client-H8: the files of these.
     may_close: HashMap<Fid, u64>,
@@ -84,12 +87,12 @@ struct Held {
 }
 
 impl Held {
-    fn new_token(&mut self) -> u64 {
+    pub fn new_token(&mut self) -> u64 {
         self.last_token += 1;
         self.in_use.insert(self.last_token);
         self.last_token
     }
-    fn floor(&self) -> u64 {
+    pub fn floor(&self) -> u64 {
         self.in_use.first().copied().unwrap_or(self.last_token + 1)
     }
     /// The MDT has let go of all that was held. Calls that are under way keep their tokens.
@@ -106,6 +109,16 @@ impl Held {
     fn has_left(&mut self, token: u64) {
         self.in_use.remove(&token);
         self.may_close.retain(|_, t| *t != token);
+    }
+    /// The MDT has taken the file as closed, with all leases of it.
+    fn has_closed(&mut self, fid: Fid) {
+        self.opens.remove(&fid);
+        let tokens: Vec<u64> =
+            self.sections.range((fid, 0)..=(fid, u64::MAX)).map(|((_, token), _)| *token).collect();
+        for token in tokens {
+            self.sections.remove(&(fid, token));
+            self.in_use.remove(&token);
+        }
     }
 }
 
@@ -157,8 +170,12 @@ impl Sharing {
         self.want(mode);
         self.mode.store(mode, Ordering::SeqCst);
     }
+    pub fn life(&self) -> u64 {
+        self.life.load(Ordering::SeqCst)
+    }
     /// A new session lives by what the MDT told it at its beginning. What a client has open from an earlier one, it tells soon.
     pub fn begin(&self, mode: u32) {
+        self.life.fetch_add(1, Ordering::SeqCst);
         self.held.lock().clear();
         // Nothing of the old session can be sent again.
         self.targets.lock().values_mut().for_each(|at| at.next = ALL);
@@ -211,48 +228,17 @@ impl Sharing {
             exclusive: *exclusive,
         });
         let (mode, floor) = (self.mode(), held.floor());
-        let mut parts: Vec<_> = opens
-            .chunks(PART_MAX)
-            .map(|some| Hold {
-                mode,
-                floor,
-                opens: some.to_vec(),
-                sections: vec![],
-                targets: vec![],
-                more: true,
-            })
-            .collect();
+        let part = |opens: &[OpenFile], sections: &[HeldSection]| {
+            let (opens, sections) = (opens.to_vec(), sections.to_vec());
+            Hold { mode, floor, opens, sections, targets: vec![], more: true }
+        };
+        let mut parts: Vec<_> = opens.chunks(PART_MAX).map(|some| part(some, &[])).collect();
+        let sections: Vec<_> = sections.collect();
+        parts.extend(sections.chunks(PART_MAX).map(|some| part(&[], some)));
         let targets = self.targets.lock().values().cloned().collect();
-        let sections = sections.collect();
-        parts.push(Hold { mode, floor, opens: vec![], sections, targets, more: false });
+        parts.push(Hold { mode, floor, opens: vec![], sections: vec![], targets, more: false });
         parts
     }
-}
-
-/// client-H1: a call on a file's content, from its beginning to its end.
-pub(crate) struct Section<'a> {
-    fs: &'a Fs,
-    pub file: Arc<File>,
-    _change: Option<Changing>,
-    /// 0: alone.
-    token: u64,
-    pub deadline: Instant,
-    /// The file as it was at the beginning, if the MDT was asked.
-    pub attr: Option<Attr>,
-}
-
-impl Section<'_> {
-    pub fn is_among_others(&self) -> bool {
-        self.token != 0
-    }
-}
-
-/// What a call does to the content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum To {
-    Read,
-    /// Alone among all clients.
-    Change,
 }
 
 impl Fs {
@@ -264,122 +250,6 @@ impl Fs {
     /// How often other clients came since this one began: what was cached before the last time may be old.
     pub fn seasons_shared(&self) -> u64 {
         self.id.sharing.seasons.load(Ordering::SeqCst)
-    }
-
-    /// client-H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
-    /// that was sent. No lock of the file is held.
-    pub(crate) fn hold_made(&self, file: &Arc<File>, times: u64, deadline: Instant) -> Result<(), Fault> {
-        let sharing = &self.id.sharing;
-        if !sharing.is_shared() || sharing.times_told() == times {
-            return Ok(());
-        }
-        match self.section(file, To::Read, deadline) {
-            // Another has taken it away before the MDT could know. It was made all the same, and only then removed: to say otherwise would
-            // have its maker make it twice. Who uses the descriptor hears that it is gone.
-            Err(fault) if fault.code == Code::Stale => Ok(()),
-            held => held.map(drop),
-        }
-    }
-
-    /// client-H3: begins a call on the content of a pinned file. No lock of the file is held.
-    pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
-        let sharing = &self.id.sharing;
-        let _change = (to == To::Change).then(|| Changing::begin(file));
-        let mut section = Section { fs: self, file: file.clone(), _change, token: 0, deadline, attr: None };
-        // Counted first, looked second: a change of mode sees us, or we see it.
-        sharing.alone.fetch_add(1, Ordering::SeqCst);
-        if !sharing.is_shared() || self.settings.observer {
-            if to == To::Change {
-                file.meta.lock().knows_better = true;
-            }
-            return Ok(section);
-        }
-        section.token = sharing.held.lock().new_token();
-        sharing.alone.fetch_sub(1, Ordering::SeqCst);
-        match self.enter(file, &mut section, to == To::Change)? {
-            Found::Settled => Ok(section),
-            // What a dead session left is finished by who is alone with it.
-            Found::LeftOver if to == To::Change => self.finish_left_over(section),
-            Found::LeftOver => {
-                drop(section);
-                let finished = self.section(file, To::Change, deadline).map(drop);
-                match finished {
-                    // Not this user's to finish: what the MDT shows is what there is.
-                    Err(fault) if fault.code == Code::Access => self.section_as_shown(file, deadline),
-                    finished => finished.and_then(|()| self.section(file, to, deadline)),
-                }
-            }
-        }
-    }
-
-    /// For a reader, of a file that a dead session left.
-    fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
-        let token = self.id.sharing.held.lock().new_token();
-        let mut section =
-            Section { fs: self, file: file.clone(), _change: None, token, deadline, attr: None };
-        self.enter(file, &mut section, false)?;
-        // Asked about again with the next call.
-        file.own_body(deadline)?.is_loaded = true;
-        Ok(section)
-    }
-
-    fn enter(&self, file: &Arc<File>, section: &mut Section<'_>, exclusive: bool) -> Result<Found, Fault> {
-        let (fid, token, deadline) = (file.fid, section.token, section.deadline);
-        let write = file.meta.lock().writers > 0;
-        self.note_open(file, deadline)?;
-        loop {
-            let (floor, times) = (self.id.sharing.held.lock().floor(), self.id.sharing.times_told());
-            let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
-            let Answer { reply, mark, .. } = self.ask_until(fid, &req, deadline)?;
-            if let (true, Some(open)) = (reply.granted, reply.open) {
-                section.attr = Some(open.inode.attr);
-                // client-H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
-                self.id.sharing.held.lock().sections.insert((fid, token), exclusive);
-                // (After a clean stop its incarnation is the old one, but it asked again what is held.)
-                if !self.mdt(fid)?.is_in(mark.incarnation) || self.id.sharing.times_told() != times {
-                    continue;
-                }
-                let _order = file.lock_order(deadline)?;
-                let found = self.adopt(file, open, mark, deadline)?;
-                return Ok(found);
-            }
-            if Instant::now() >= deadline {
-                return Err(Fault::new(
-                    Code::Timeout,
-                    format!("file {fid}: another client's call on it does not end; see 'stria status'"),
-                ));
-            }
-        }
-    }
-
-    fn finish_left_over<'a>(&'a self, mut section: Section<'a>) -> Result<Section<'a>, Fault> {
-        let file = section.file.clone();
-        let _order = file.lock_order(section.deadline)?;
-        section.attr = Some(self.recover_open(&file, section.deadline)?);
-        drop(_order);
-        Ok(section)
-    }
-
-    /// Other clients are to see what this call has written, though it is not flushed yet.
-    pub(crate) fn show_written(&self, section: &Section<'_>) -> Result<(), Fault> {
-        let file = &section.file;
-        if section.token == 0 {
-            return Ok(());
-        }
-        let Some(generation) = file.share_body(section.deadline)?.layout.as_ref().map(|l| l.generation)
-        else {
-            return Ok(());
-        };
-        let (size, blocks, mtime) = {
-            let meta = file.meta.lock();
-            (meta.progress.size, meta.progress.blocks, meta.progress.mtime)
-        };
-        let (written, done, hint) = (vec![], false, true);
-        let req =
-            Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint, held: file.held() };
-        let answer = self.ask_until(file.fid, &req, section.deadline)?;
-        file.meta.lock().saw(answer.mark);
-        Ok(())
     }
 
     // ---- changes of mode ----
@@ -408,15 +278,18 @@ impl Fs {
     }
 
     fn be_alone(&self, mode: u32) {
+        let life = self.id.sharing.life();
         self.id.sharing.held.lock().clear();
         self.id.sharing.owes_hold.store(false, Ordering::SeqCst);
         self.id.sharing.is_beginning.store(false, Ordering::SeqCst);
-        // What is known of open files is as old as their last section, and the MDT has let go of them.
+        // Of a file without a lease others may have changed what is known here. The MDT has let go of all of them.
         for file in self.files.all() {
+            let is_current = file.hold.is_current(life);
             let mut meta = file.meta.lock();
-            (meta.is_stale, meta.is_noted) = (true, false);
+            (meta.is_stale, meta.is_noted) = (!is_current, false);
         }
         self.id.sharing.mode.store(mode, Ordering::SeqCst);
+        self.id.sharing.life.fetch_add(1, Ordering::SeqCst);
         tracing::info!("this client is alone again");
     }
 
@@ -425,11 +298,12 @@ impl Fs {
         let (sharing, deadline) = (&self.id.sharing, self.deadline());
         // 1. Calls that begin from here on share; files that are open are held.
         if !sharing.is_shared() {
-            tracing::info!("another client comes in: from here on no content is cached");
+            tracing::info!("another client comes in: from here on content is cached under leases");
             // Counted before the mode: who sees this client alone later sees that it was not.
             sharing.seasons.fetch_add(1, Ordering::SeqCst);
             // Until step 5, also if the MDT restarts meanwhile.
             sharing.is_beginning.store(true, Ordering::SeqCst);
+            _ = self.claim_files();
         }
         sharing.mode.store(mode, Ordering::SeqCst);
         let late = |what: &str| Err(Fault::new(Code::Timeout, what.to_string()));
@@ -440,12 +314,9 @@ impl Fs {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // 3. The MDT hears all that is known better here: in one round, then of each file in its turn, for writers go on.
-        let files = self.files.all();
-        files.iter().for_each(|file| self.files.enqueue(file));
-        self.settle_round(Some(deadline));
-        for file in &files {
-            self.tell_better(file, deadline)?;
+        // 3. Of files that are leased now the MDT hears with their return. Of others it hears all that is known better here.
+        for file in self.claim_files() {
+            self.tell_better(&file, deadline)?;
         }
         // 4. client-LE5: what the kernel remembers of names runs out.
         let until = Instant::now() + self.id.leased.names_left();
@@ -469,6 +340,34 @@ impl Fs {
         }
         self.files.tell_left_alone();
         Ok(())
+    }
+
+    /// client-H9. Returns the files that this client knows better and has no lease of by this.
+    fn claim_files(&self) -> Vec<Arc<File>> {
+        let (sharing, mut others) = (&self.id.sharing, Vec::new());
+        let life = sharing.life();
+        for file in self.files.all() {
+            let (token, count) = {
+                let mut held = sharing.held.lock();
+                (held.new_token(), held.sections.len())
+            };
+            let is_cut = file.meta.lock().cutting.is_some();
+            let is_claimed = !is_cut && count < KEPT_MAX && file.hold.claim(token, life);
+            {
+                let mut held = sharing.held.lock();
+                match is_claimed {
+                    true => _ = held.sections.insert((file.fid, token), true),
+                    false => _ = held.in_use.remove(&token),
+                }
+            }
+            if file.hold.is_exclusive(life) {
+                // The MDT hears of it before another client does (client-CL5).
+                file.meta.lock().knows_better = false;
+            } else {
+                others.push(file.clone());
+            }
+        }
+        others
     }
 
     /// client-H8, of all files: they are about to be told as open.
@@ -498,8 +397,9 @@ impl Fs {
         Ok(())
     }
 
-    /// Tells which files are open no more, and which sections have ended.
+    /// Tells which files are open no more, and which leases are given back.
     fn tell_closed(&self) {
+        self.retry_returns();
         let not_left = std::mem::take(&mut self.id.sharing.held.lock().not_left);
         let soon = Instant::now() + self.settings.commit_interval.max(Duration::from_secs(1));
         for (fid, token) in not_left {
@@ -545,7 +445,7 @@ impl Fs {
         match &told {
             Ok(_) => {
                 held.has_left(token);
-                fids.iter().for_each(|fid| _ = held.opens.remove(fid));
+                fids.iter().for_each(|fid| held.has_closed(*fid));
             }
             // client-H8: before the locks of the files are let go.
             Err(_) => {
@@ -557,13 +457,13 @@ impl Fs {
         told.map(|_| ())
     }
 
-    fn leave(&self, fid: Fid, token: u64, deadline: Instant) {
+    pub(crate) fn leave(&self, fid: Fid, token: u64, deadline: Instant) {
         if self.try_leave(fid, token, deadline).is_err() {
             self.id.sharing.held.lock().not_left.push((fid, token));
         }
     }
 
-    /// client-H4: a section that ends is not claimed any more, before the MDT hears of it.
+    /// client-H4: a lease that is given back is not claimed any more, before the MDT hears of it.
     fn try_leave(&self, fid: Fid, token: u64, deadline: Instant) -> Result<(), Fault> {
         let held = &self.id.sharing.held;
         let floor = {
@@ -582,17 +482,6 @@ impl Fs {
         match sharing.note_open(file) {
             Some(late) => self.try_leave(file.fid, late, deadline),
             None => Ok(()),
-        }
-    }
-}
-
-impl Drop for Section<'_> {
-    fn drop(&mut self) {
-        match self.token {
-            0 => {
-                self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
-            }
-            token => self.fs.leave(self.file.fid, token, self.deadline),
         }
     }
 }

@@ -28,6 +28,9 @@ pub(crate) fn mdt_loop(weak: &Weak<Fs>) {
         // Counted before the request: if the answer says that this client is alone, the MDT has not noted the files closed by then.
         let (closed, times) = (fs.files.end_of_left_alone(), fs.id.sharing.times_alone());
         fs.id.leased.void_if_over();
+        if fs.is_shared() && fs.id.leased.is_ending() {
+            fs.give_up_pages();
+        }
         if mdt.was_attached()
             && let Err(fault) = mdt.keep_alive(Instant::now() + pause)
         {

@@ -18,7 +18,7 @@ use wire::session::TargetStat;
 use crate::Fs;
 use crate::cache::files::File;
 use crate::session::request::is_definite;
-use crate::session::sharing::Section;
+use crate::session::section::Section;
 use crate::upkeep::room::Tries;
 
 /// Validity of the OSTs' free space. A writer needs several times as long to fill an OST.

@@ -13,8 +13,8 @@ use wire::meta::FileState;
 
 use crate::Fs;
 use crate::cache::files::{File, For};
+use crate::cache::hold::To;
 use crate::session::asks::Asks;
-use crate::session::sharing::To;
 
 impl Fs {
     /// Recovers a file that the MDT holds as unsettled and that is not open here. Past the deadline no request is sent.

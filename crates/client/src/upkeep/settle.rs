@@ -24,10 +24,11 @@ use wire::object::Capability;
 use crate::Fs;
 use crate::cache::files::File;
 use crate::cache::files::mark_written;
+use crate::cache::hold::To;
 use crate::session::link::Link;
 use crate::session::request::Answer;
 use crate::session::request::IN_FLIGHT_MAX;
-use crate::session::sharing::{Section, To};
+use crate::session::section::Section;
 
 /// Longest wait of a round for a file that another call has locked. There may be as many such files as the mount has threads.
 const BUSY_MAX: Duration = Duration::from_millis(50);

@@ -15,8 +15,8 @@ use wire::object::{Capability, Punch, Release, Reserve, ReserveReply};
 use crate::Fs;
 use crate::cache::api::{Allocate, Handle};
 use crate::cache::files::{Body, File};
+use crate::cache::hold::To;
 use crate::session::request::Answer;
-use crate::session::sharing::To;
 use crate::upkeep::elsewhere::Want;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
@@ -49,11 +49,10 @@ impl Fs {
                 let body = file.own_body(deadline)?;
                 self.fallocate_body(file, &body, offset, end, what, deadline)
             };
-            let shown = self.show_written(&section);
             match done {
                 Ok(()) => {
                     self.files.enqueue(file);
-                    return shown;
+                    return Ok(());
                 }
                 Err(stopped) => self.resume(section, stopped, &mut tries)?,
             }

@@ -4,7 +4,8 @@ use types::{Fault, Fid};
 
 use crate::Fs;
 use crate::cache::api::Handle;
-use crate::session::sharing::{Section, To};
+use crate::cache::hold::To;
+use crate::session::section::Section;
 
 impl Fs {
     /// close(2): reports lost data of this file; does not wait for the medium.

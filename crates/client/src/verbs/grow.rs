@@ -61,6 +61,9 @@ impl Fs {
                 switched => break (cap, switched.map_err(Stopped::Failed)?, answer.mark),
             }
         };
+        if self.is_shared() {
+            self.id.leased.kernel_forgets(file.fid);
+        }
         body.is_loaded = true;
         body.layout = inode.layout;
         let mut meta = file.meta.lock();

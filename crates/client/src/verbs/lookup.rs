@@ -10,8 +10,10 @@ use wire::meta::{FIDS_MAX, FileState, GetAttr, GetAttrs, Inode, Lookup};
 use wire::session::Claims;
 
 use crate::Fs;
-use crate::cache::files::File;
+use crate::cache::files::{File, For};
+use crate::cache::hold::To;
 use crate::cache::leased::{Known, Leave, TimeOuts, ToKernel};
+use crate::session::section::Section;
 
 /// A reply to the kernel about names and attributes of one directory. It must have left before this is dropped (client-LE3).
 pub struct Replying<'a> {
@@ -86,13 +88,15 @@ impl Fs {
     pub fn getattr_leased(&self, fid: Fid) -> (Result<Attr, Fault>, Leave) {
         // Taken before the request: the file may be reported and leave the table before the answer is read.
         let file = self.files.get(fid);
+        // client-CL1: the lease stays until the answer is read.
+        let leased = file.as_ref().and_then(|file| self.section_if_held(file));
         if let Some((inode, leave)) = self.id.leased.attr(fid) {
-            return (self.attr_of(&inode, file), leave);
+            return (self.attr_known(&inode, file, leased), leave);
         }
         match self.ask_until(fid, &GetAttr { fid }, self.deadline()) {
             Ok(answer) => {
                 let leave = self.id.leased.keep_attr(&answer.told, &answer.reply);
-                (self.attr_of(&answer.reply, file), leave)
+                (self.attr_known(&answer.reply, file, leased), leave)
             }
             // Removed here a moment ago, and still open in a program.
             Err(fault) if fault.code == Code::Stale => {
@@ -174,6 +178,45 @@ impl Fs {
         }
     }
 
+    /// As `attr_of`, of an answer that came while `leased` was held, if it is there.
+    fn attr_known(
+        &self,
+        inode: &Inode,
+        file: Option<Arc<File>>,
+        leased: Option<Section<'_>>,
+    ) -> Result<Attr, Fault> {
+        match leased {
+            Some(section) if file.as_ref().is_some_and(|file| file.is_loaded()) => {
+                section.attr_of(inode.attr)
+            }
+            _ => self.attr_of(inode, file),
+        }
+    }
+
+    /// Attributes of a file that some client writes. If it is this one, it knows them. If not, a shared lease brings what the others know
+    /// (client-CL5).
+    fn attr_of_written(&self, inode: &Inode, deadline: Instant) -> Result<Attr, Fault> {
+        let fid = inode.attr.fid;
+        let held = self.files.get(fid).filter(|file| file.is_loaded());
+        if let Some(section) = held.and_then(|file| self.section_if_held(&file)).filter(Section::is_exclusive)
+        {
+            return section.attr_of(inode.attr);
+        }
+        if Instant::now() >= deadline {
+            return Err(Fault::new(Code::Timeout, format!("file {fid}: no time is left to ask its writer")));
+        }
+        let file = {
+            let _fid_lock = self.names.lock_fid(fid, deadline)?;
+            self.files.pin(fid, For::Reading)
+        };
+        let attr = self.section(&file, To::Read, deadline).and_then(|section| match section.attr {
+            Some(attr) => Ok(attr),
+            None => section.attr_of(self.ask_until(fid, &GetAttr { fid }, deadline)?.reply.attr),
+        });
+        self.unpin(&file, For::Reading, deadline);
+        attr
+    }
+
     /// The attributes to show for an inode of the MDT. A file of a dead session is recovered first.
     pub(crate) fn attr_of(&self, inode: &Inode, file: Option<Arc<File>>) -> Result<Attr, Fault> {
         self.attr_until(inode, file, self.deadline())
@@ -197,9 +240,12 @@ impl Fs {
             _ => {}
         }
         match inode.state {
-            FileState::Settled | FileState::Shared { .. } => Ok(inode.attr),
-            // Beside other clients this client has reported its writes.
-            FileState::Writing(session) if session == self.session() && self.is_shared() => Ok(inode.attr),
+            FileState::Settled => Ok(inode.attr),
+            FileState::Shared { .. } if !self.is_shared() => Ok(inode.attr),
+            FileState::Shared { .. } => self.attr_of_written(inode, deadline),
+            FileState::Writing(session) if session == self.session() && self.is_shared() => {
+                self.attr_of_written(inode, deadline)
+            }
             FileState::Writing(_) | FileState::Truncating { .. } => {
                 self.recover(inode.attr.fid, deadline).or_else(|fault| match fault.code {
                     // This user may not recover the file, so the MDT's attributes are shown.

@@ -11,9 +11,9 @@ use wire::object::RIGHT_WRITE;
 use crate::Fs;
 use crate::cache::api::{Handle, OpenFlags};
 use crate::cache::files::{File, For, Found, is_written};
+use crate::cache::hold::To;
 use crate::session::asks::{Asks, read_only};
 use crate::session::request::Answer;
-use crate::session::sharing::To;
 use crate::upkeep::objects::{Lease, lease_of};
 
 impl Fs {
@@ -51,24 +51,28 @@ impl Fs {
         if self.settings.observer {
             return self.observe(file, deadline);
         }
-        if self.is_shared()
-            && matches!(asks, Asks::New(..))
-            && let Some(attr) = self.ask_leave(file, asks, deadline)?
-        {
+        let asked = match asks {
+            Asks::New(..) if self.is_shared() => Some(self.ask_leave(file, asks, deadline)?),
+            _ => None,
+        };
+        if let Some((attr, true)) = asked {
             return Ok(attr);
         }
-        // client-H1: beside other clients an open reads the file in a section.
+        // client-H1: beside other clients an open reads the file under its lease.
         let section = self.section(file, To::Read, deadline)?;
         if let Some(attr) = section.attr {
             return Ok(attr);
+        }
+        if let Some((attr, _)) = asked.filter(|_| section.is_among_others()) {
+            // It was asked before the lease's use began, and no other client changed the file since.
+            return section.attr_of(attr);
         }
         let _order = file.lock_order(deadline)?;
         self.open_in_order(file, asks, deadline)
     }
 
-    /// Asks for permission to make a descriptor. The answer has what a section needs; for an inline file, which needs no section, it has
-    /// everything.
-    fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<Option<Attr>, Fault> {
+    /// Asks for permission to make a descriptor. True: the file is inline, so that it needs no lease.
+    fn ask_leave(&self, file: &Arc<File>, asks: Asks<'_>, deadline: Instant) -> Result<(Attr, bool), Fault> {
         let _order = file.lock_order(deadline)?;
         let write = file.meta.lock().writers > 0;
         let Answer { reply, mark, .. } = self.ask_open(file, write, asks, deadline)?;
@@ -80,11 +84,11 @@ impl Fs {
             drop(body);
             let attr = reply.inode.attr;
             self.take_open(file, reply, mark, deadline)?;
-            return Ok(Some(attr));
+            return Ok((attr, true));
         }
         let mut meta = file.meta.lock();
         meta.cap = reply.cap.or(meta.cap.take());
-        Ok(None)
+        Ok((reply.inode.attr, false))
     }
 
     /// Fetches a new capability in place of the refused one, unless another thread has done it. A new capability fences earlier ones, so if every
@@ -169,6 +173,9 @@ impl Fs {
         if let Some(old) = &body.layout {
             self.id.gone.add(file.fid, Some(old.generation));
         }
+        if self.is_shared() {
+            self.id.leased.kernel_forgets(file.fid);
+        }
         body.is_loaded = true;
         body.layout = inode.layout;
         let mut meta = file.meta.lock();
@@ -210,6 +217,17 @@ impl Fs {
         Ok(found)
     }
 
+    /// As `take_open`, of an answer that confirms the lease of the file.
+    pub(crate) fn take_open_leased(
+        &self,
+        file: &Arc<File>,
+        reply: OpenReply,
+        mark: Mark,
+        deadline: Instant,
+    ) -> Result<Found, Fault> {
+        self.take_open_as(file, reply, mark, true, deadline)
+    }
+
     /// Takes the MDT's answer to an open or create. The caller holds `order`, so the answer still holds.
     pub(crate) fn take_open(
         &self,
@@ -234,6 +252,9 @@ impl Fs {
         let attr = inode.attr;
         if attr.kind != Kind::File {
             return Ok(Found::Settled);
+        }
+        if matches!(inode.state, FileState::Shared { .. }) && self.is_shared() {
+            self.id.leased.kernel_forgets(attr.fid);
         }
         let mine = self.session();
         let found = match inode.state {

@@ -16,9 +16,10 @@ use wire::object::{Capability, Read, ReadReply, ReportMissing};
 use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::files::{Body, File};
+use crate::cache::hold::{To, Wish};
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::session::request::{Patience, Pending};
-use crate::session::sharing::{Section, To};
+use crate::session::section::Section;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
 
@@ -28,14 +29,41 @@ const RESUMES_MAX: u32 = 64;
 impl Fs {
     /// Reads up to `len` bytes at `offset`. `into` gets the bytes that the file has there.
     pub fn read(&self, handle: Handle, offset: u64, len: usize, into: &mut Buf) -> Result<(), Fault> {
+        self.read_for(To::Read.into(), handle, offset, len, into)
+    }
+
+    /// As `read`, for pages that the kernel keeps. `may_be_stored`: a program may change them through a mapping, and no call tells of that.
+    pub fn read_pages(
+        &self,
+        handle: Handle,
+        offset: u64,
+        len: usize,
+        may_be_stored: bool,
+        into: &mut Buf,
+    ) -> Result<(), Fault> {
+        let to = if may_be_stored { To::Change } else { To::Read };
+        self.read_for(Wish { to, is_for_pages: true }, handle, offset, len, into)
+    }
+
+    fn read_for(
+        &self,
+        wish: Wish,
+        handle: Handle,
+        offset: u64,
+        len: usize,
+        into: &mut Buf,
+    ) -> Result<(), Fault> {
         let opened = self.opened(handle)?;
         let deadline = self.deadline();
         let mut tries = Tries::default();
-        if self.is_shared() && self.read_if_inline(&opened.file, offset, len, into, deadline)? {
+        if self.is_shared()
+            && !wish.is_for_pages
+            && self.read_if_inline(&opened.file, offset, len, into, deadline)?
+        {
             return Ok(());
         }
         loop {
-            let section = self.section(&opened.file, To::Read, deadline)?;
+            let section = self.section_for(&opened.file, wish, deadline)?;
             let body = opened.file.share_body(deadline)?;
             let stopped = match self.read_body(&opened.file, &body, offset, len, into, deadline) {
                 Ok(()) => return Ok(()),
@@ -286,8 +314,11 @@ impl Fs {
             return Err(Fault::new(Code::Fenced, detail));
         }
         match stopped {
-            // The next section begins with the present state of the file.
-            Stopped::Refresh(_) | Stopped::NotInline if section.is_among_others() => Ok(()),
+            // The lease is confirmed before its next use, which brings the present state of the file.
+            Stopped::Refresh(_) | Stopped::NotInline if section.is_among_others() => {
+                file.hold.doubt();
+                Ok(())
+            }
             Stopped::Refresh(refused) => self.refresh(file, refused, deadline),
             Stopped::NotInline => self.refresh(file, None, deadline),
             Stopped::NeedLayout => match self.grow(file, deadline) {

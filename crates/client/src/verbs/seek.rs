@@ -11,7 +11,7 @@ use wire::object::{Capability, Seek, SeekFrom, Sought};
 use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::files::{Body, File};
-use crate::session::sharing::To;
+use crate::cache::hold::To;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
 

@@ -11,8 +11,8 @@ use crate::Fs;
 use crate::cache::api::OpenFlags;
 use crate::cache::files::is_written;
 use crate::cache::files::{Body, File, For};
+use crate::cache::hold::To;
 use crate::session::asks::Asks;
-use crate::session::sharing::To;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
 

@@ -13,12 +13,12 @@ use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::content::Changing;
 use crate::cache::files::{Body, File, Opened};
+use crate::cache::hold::{To, Wish};
 use crate::session::grants::Share;
 use crate::session::link::Link;
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::session::request::is_definite;
 use crate::session::request::{Answer, Patience, Pending};
-use crate::session::sharing::To;
 use crate::upkeep::elsewhere::Want;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
@@ -93,27 +93,39 @@ impl Fs {
     pub fn write(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<usize, Fault> {
         let opened = self.opened(handle)?;
         let place = if opened.flags.append { END } else { Place::To(meta::Place::At(offset)) };
-        self.write_opened(&opened, place, data)
+        self.write_opened(&opened, place, data, false)
+    }
+
+    /// As `write`, of bytes that the kernel has in its pages already.
+    pub fn write_cached(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<usize, Fault> {
+        self.write_opened(&*self.opened(handle)?, Place::To(meta::Place::At(offset)), data, true)
     }
 
     /// Writes `data` at the file's end: all of it, or as much as finds space.
     pub fn append(&self, handle: Handle, data: &[u8]) -> Result<usize, Fault> {
-        self.write_opened(&*self.opened(handle)?, END, data)
+        self.write_opened(&*self.opened(handle)?, END, data, false)
     }
 
-    /// As `append`. The caller saw the file's end at `end`, and keeps other appends of this client away while it is alone.
-    pub fn append_at(&self, handle: Handle, end: u64, data: &[u8]) -> Result<usize, Fault> {
-        self.write_opened(&*self.opened(handle)?, Place::EndAt(end), data)
+    /// As `append`. The caller saw the file's end at `end`, and keeps other appends of this client away while it is alone. `has_pages`: the
+    /// kernel has the bytes in its pages already, at that place.
+    pub fn append_at(&self, handle: Handle, end: u64, data: &[u8], has_pages: bool) -> Result<usize, Fault> {
+        self.write_opened(&*self.opened(handle)?, Place::EndAt(end), data, has_pages)
     }
 
     /// Writes pages of a shared mapping. They do not extend the file. Bytes past its end were cut off since the kernel saw the size, perhaps by
     /// another client, and are dropped.
     pub fn write_mapped(&self, handle: Handle, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let place = Place::To(meta::Place::Within(offset));
-        self.write_opened(&*self.opened(handle)?, place, data).map(drop)
+        self.write_opened(&*self.opened(handle)?, place, data, true).map(drop)
     }
 
-    fn write_opened(&self, opened: &Opened, place: Place, data: &[u8]) -> Result<usize, Fault> {
+    fn write_opened(
+        &self,
+        opened: &Opened,
+        place: Place,
+        data: &[u8],
+        has_pages: bool,
+    ) -> Result<usize, Fault> {
         if !opened.flags.write {
             return Err(Fault::new(
                 Code::Invalid,
@@ -125,7 +137,7 @@ impl Fs {
         }
         let mut part = Part::default();
         let is_append = matches!(place, END | Place::EndAt(_));
-        match self.write_in_turns(opened, place, data, &mut part) {
+        match self.write_in_turns(opened, place, (data, has_pages), &mut part) {
             // The rest was not written. The written part is reported, and the next call meets the error.
             Err(_) if is_append && part.len > 0 && !part.is_unknown => {
                 self.files.enqueue(&opened.file);
@@ -139,16 +151,18 @@ impl Fs {
         &self,
         opened: &Opened,
         place: Place,
-        data: &[u8],
+        (data, has_pages): (&[u8], bool),
         part: &mut Part,
     ) -> Result<usize, Fault> {
         let (file, deadline, seasons) = (&opened.file, self.deadline(), self.seasons_shared());
-        if self.is_shared() && self.write_if_inline(file, place, data, deadline)? {
+        if self.is_shared() && !has_pages && self.write_if_inline(file, place, data, deadline)? {
             return Ok(data.len());
         }
         let mut tries = Tries::default();
         loop {
-            let section = self.section(file, To::Change, deadline)?;
+            let wish = Wish { to: To::Change, is_for_pages: has_pages };
+            let section = self.section_for(file, wish, deadline)?;
+            let seen_end = if let Place::EndAt(end) = place { Some(end) } else { None };
             let place = match place {
                 // No lock is held between two tries. Another client may have come, written behind that end, and left again.
                 Place::EndAt(_) if section.is_among_others() || self.seasons_shared() != seasons => {
@@ -164,6 +178,10 @@ impl Fs {
                     // With the body exclusive, so that the end stays the end until the bytes are written.
                     let body = file.own_body(deadline)?;
                     let end = size();
+                    if has_pages && seen_end.is_some_and(|seen| seen != end) {
+                        // Another client has appended, so the kernel has these bytes at a wrong place.
+                        self.give_up_pages_of(file);
+                    }
                     // Another client has appended. The rest would be separated from the first part without an error.
                     if part.len > 0 && (part.end != end || body.layout.is_none()) {
                         self.files.enqueue(file);
@@ -186,31 +204,16 @@ impl Fs {
             if done.is_err() {
                 self.tidy_up(file, deadline);
             }
-            let shown = self.show_written(&section);
-            if shown.is_err() && done.as_ref().map_or_else(|halt| halt.reached > 0, |()| true) {
-                // The MDT may not know these bytes, so that they lie past the file's end.
-                file.meta.lock().overshot = true;
-            }
             let Halt { stopped, reached, is_unknown } = match done {
                 Ok(()) => {
                     self.files.enqueue(file);
-                    part.is_unknown |= shown.as_ref().is_err_and(|fault| !is_definite(fault.code));
-                    return shown.map(|()| data.len());
+                    return Ok(data.len());
                 }
                 Err(halt) => halt,
             };
             part.is_unknown |= is_unknown;
             tries.want = Want { at: at + reached as u64, len: (rest.len() - reached) as u64 };
-            match shown {
-                Ok(()) => (part.len, part.end) = (part.len + reached, at + reached as u64),
-                // Other clients cannot see these bytes yet, so they are not reported as written.
-                Err(fault) if reached > 0 && place == meta::Place::End => {
-                    part.is_unknown |= !is_definite(fault.code);
-                    return Err(fault);
-                }
-                // The range is written again.
-                Err(_) => {}
-            }
+            (part.len, part.end) = (part.len + reached, at + reached as u64);
             self.resume(section, stopped, &mut tries)?;
         }
     }

@@ -10,7 +10,7 @@ const OTHER: u32 = 2;
 
 fn opened() -> InUse {
     let table = InUse::default();
-    table.opened(F, 1, true, false);
+    table.opened(F, 1, (true, true, false));
     table
 }
 
@@ -21,8 +21,8 @@ fn soon() -> Instant {
 #[test]
 fn a_node_lives_as_long_as_its_handles() {
     let table = InUse::default();
-    table.opened(F, 1, true, false);
-    table.opened(F, 2, false, true);
+    table.opened(F, 1, (true, true, false));
+    table.opened(F, 2, (false, false, true));
     assert!(table.may_be_mapped(F) && table.is_uncached(F, 2) && !table.is_uncached(F, 1));
     table.released(F, 1, true);
     assert!(!table.may_be_mapped(F));

@@ -473,6 +473,10 @@ impl Session {
     pub fn renew_lease(&self, now_ms: u64) {
         self.leased_ms.fetch_max(now_ms, Ordering::SeqCst);
     }
+    /// Its lease has ended, and it has sent nothing since. (A client that has no line renews none, and asks before each use.)
+    pub fn is_lease_over(&self, now_ms: u64) -> bool {
+        self.lease_ends_ms() <= now_ms && self.silent_ms(now_ms) >= TERM_MS
+    }
     pub fn lease_ends_ms(&self) -> u64 {
         self.leased_ms.load(Ordering::SeqCst) + TERM_MS
     }

@@ -3,9 +3,10 @@
 //! A sign of life comes from a thread of its own, so it says nothing of those that do the work. Without this rule a client of which one
 //! thread hangs would keep everybody from everything after a restart of the MDT, a newcomer out, and others from a file, for ever.
 //!
-//! mds-X9: a session that owes the others the same thing (`Owes`) for `OVERDUE_MS` while it could give it is ended when somebody wants it. What
-//!     it cannot give yet does not count: behind another's turn (mds-X6), and, of what may have to be written to OSTs before it, while
-//!     one of these is down. Who comes on owes something else, and has its whole time for that.
+//! mds-X9: a session that owes the others the same thing (`Owes`) for its `Owes::limit_ms` while it could give it is ended when another session
+//!     wants it. What it cannot give yet does not count: behind another's turn (mds-X6), and, of what may have to be written to OSTs before it,
+//!     while one of these is down. A session that comes on owes something else, and has its whole time for that.
+//! mds-X10: a session whose lease has ended uses none of its content leases. So it is ended as soon as another session wants one of these.
 
 use std::collections::HashMap;
 
@@ -14,8 +15,10 @@ use types::{Fault, Fid, Seq, SessionId};
 use crate::Core;
 
 /// Three operation time-outs of a client, 60 s each: one for the calls that began before it was asked, one to flush and tell what they
-/// left, and one to spare. A section lasts as long as a call, and 256 MiB are sent again in seconds, each second of which it comes on.
+/// left, and one to spare. 256 MiB are sent again in seconds, each second of which it comes on.
 pub const OVERDUE_MS: u64 = 180_000;
+/// A client gives a lease back once the calls that use it have ended.
+pub const RECALL_MAX_MS: u64 = 30_000;
 
 /// What one session owes the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,7 +27,7 @@ pub enum Owes {
     Hold { mode: u32, next: Seq },
     /// To say which locks it holds.
     Locks,
-    /// To leave a section.
+    /// To give a content lease back.
     Leave { fid: Fid, token: u64 },
 }
 
@@ -33,7 +36,14 @@ impl Owes {
         match self {
             Owes::Hold { .. } => "to write down what it has in hand and to say what it holds".into(),
             Owes::Locks => "to say which locks it holds".into(),
-            Owes::Leave { fid, .. } => format!("to end a call on file {fid}"),
+            Owes::Leave { fid, .. } => format!("to give the content lease of file {fid} back"),
+        }
+    }
+
+    fn limit_ms(&self) -> u64 {
+        match self {
+            Owes::Hold { .. } | Owes::Locks => OVERDUE_MS,
+            Owes::Leave { .. } => RECALL_MAX_MS,
         }
     }
 }
@@ -41,8 +51,10 @@ impl Owes {
 pub struct Debt {
     pub session: SessionId,
     pub owes: Owes,
-    /// Somebody waits for it just now.
+    /// Another session waits for it just now.
     pub is_wanted: bool,
+    /// mds-X10.
+    pub is_void: bool,
 }
 
 /// Since when who owes what. One look follows the other at short intervals.
@@ -52,20 +64,16 @@ pub struct Overdue {
 }
 
 impl Overdue {
-    pub fn is_noted(&self, session: SessionId, owes: Owes) -> bool {
-        self.since.contains_key(&(session, owes))
-    }
-
     /// mds-X9: those of `debts` that are overdue. What is not among these is forgotten.
     pub fn look(&mut self, debts: &[Debt], now_ms: u64) -> Vec<(SessionId, Owes)> {
         let old = std::mem::take(&mut self.since);
         let mut overdue = Vec::new();
-        for Debt { session, owes, is_wanted } in debts {
+        for Debt { session, owes, is_wanted, is_void } in debts {
             let key = (*session, *owes);
             let since = old.get(&key).copied().or(is_wanted.then_some(now_ms));
             let Some(since) = since else { continue };
             self.since.insert(key, since);
-            if *is_wanted && now_ms.saturating_sub(since) >= OVERDUE_MS {
+            if *is_wanted && (*is_void || now_ms.saturating_sub(since) >= owes.limit_ms()) {
                 overdue.push(key);
             }
         }
@@ -79,7 +87,9 @@ impl Core {
         let are_osts_up = self.joined.load().as_ref().is_none_or(|joined| joined.are_osts_up);
         let here = (self.volume.label().target, self.incarnation);
         let is_alone = self.sessions.count() < 2;
-        self.sharers.overdue(is_alone, &self.locks.awaited(), here, are_osts_up, self.clock.boot_ms())
+        let now_ms = self.clock.boot_ms();
+        let is_void = |id: SessionId| self.sessions.get(id).is_some_and(|s| s.is_lease_over(now_ms));
+        self.sharers.overdue(is_alone, &self.locks.awaited(), here, (are_osts_up, &is_void), now_ms)
     }
 
     /// mds-X9. The lock `ending` is held.
@@ -90,9 +100,8 @@ impl Core {
                 session = id.0,
                 client = session.name,
                 owes = owes.why(),
-                seconds = OVERDUE_MS / 1000,
-                "a session ends though its client lives: others wait for it in vain; look at that mount's log, whether it reaches \
-                 all OSTs, and whether its process hangs"
+                "a session ends because others wait for it in vain; look at that mount's log, whether it reaches all servers, and whether \
+                 its process is stopped"
             );
             self.evict(id)?;
         }

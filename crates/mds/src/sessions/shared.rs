@@ -34,6 +34,7 @@ use meta::sharing::Sharing;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId, Uuid};
 use wire::Empty;
+use wire::notice::{GiveBack, Wanted};
 use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
 
 use crate::Core;
@@ -43,7 +44,7 @@ use crate::sessions::Sessions;
 use crate::sessions::catch_up::CatchingUp;
 use crate::sessions::overdue::{Debt, Overdue, Owes};
 use opens::Opens;
-use sections::{Ended, Section, Turns};
+use sections::{Ended, Id, Section, Turns};
 
 /// Longest wait for a section within one request: others need the connection, and the client asks again.
 const ENTER_WAIT: Duration = Duration::from_millis(40);
@@ -250,7 +251,7 @@ impl Sharers {
         is_alone: bool,
         no_locks: &[SessionId],
         here: (TargetId, Incarnation),
-        are_osts_up: bool,
+        (are_osts_up, is_void): (bool, &dyn Fn(SessionId) -> bool),
         now_ms: u64,
     ) -> Vec<(SessionId, Owes)> {
         let (mut state, mode) = (self.state.lock(), self.mode());
@@ -262,19 +263,25 @@ impl Sharers {
             let lowest = state.awaited.iter().map(next_of).min();
             for session in state.awaited.iter().filter(|s| Some(next_of(s)) == lowest) {
                 let owes = Owes::Hold { mode, next: next_of(session) };
-                debts.push(Debt { session: *session, owes, is_wanted: !is_alone || is_asked });
+                debts.push(Debt {
+                    session: *session,
+                    owes,
+                    is_wanted: !is_alone || is_asked,
+                    is_void: false,
+                });
             }
         }
         // 2. Locks are said after that.
         for session in no_locks.iter().filter(|s| !is_alone && !state.awaited.contains(s)) {
-            debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true });
+            debts.push(Debt { session: *session, owes: Owes::Locks, is_wanted: true, is_void: false });
         }
-        // 3. A call goes on when all have said what they hold (mds-X1). A section that was wanted once is so until it ends.
-        let can_end = are_osts_up && state.awaited.is_empty();
-        for (fid, (session, token), is_wanted) in state.sections.inside(Instant::now()).filter(|_| can_end) {
-            let owes = Owes::Leave { fid, token };
-            if is_wanted || state.overdue.is_noted(session, owes) {
-                debts.push(Debt { session, owes, is_wanted });
+        // 3. A call goes on when all have said what they hold (mds-X1). A lease that was wanted once is so until it is given back.
+        let (can_end, now) = (are_osts_up && state.awaited.is_empty(), Instant::now());
+        for (fid, (session, token), recalled) in state.sections.recalled() {
+            let (owes, is_wanted, is_void) =
+                (Owes::Leave { fid, token }, recalled.is_wanted(now), is_void(session));
+            if can_end || is_void {
+                debts.push(Debt { session, owes, is_wanted, is_void });
             }
         }
         state.overdue.look(&debts, now_ms)
@@ -320,6 +327,8 @@ impl Sharers {
             return false;
         }
         state.opens.remove(session, fid);
+        state.sections.close(fid, session);
+        self.changed.notify_all();
         true
     }
 
@@ -355,8 +364,14 @@ impl Sharers {
                     "a late copy of a request for a section that was left",
                 ));
             }
-            if state.sections.enter(req.fid, who, Instant::now())? {
+            let now = Instant::now();
+            if state.sections.enter(req.fid, who, now)? {
                 return Ok(true);
+            }
+            let recalled = state.sections.recall(req.fid, &who, now);
+            if !recalled.is_empty() {
+                MutexGuard::unlocked(&mut state, || recall(req.fid, &recalled, sessions));
+                continue;
             }
             if self.changed.wait_until(&mut state, until).timed_out() {
                 return Ok(false);
@@ -427,6 +442,15 @@ impl Sharers {
         let mut state = self.state.lock();
         state.sections.let_go(fid, session, token);
         self.changed.notify_all();
+    }
+}
+
+/// Tells sessions that others want their leases.
+fn recall(fid: Fid, leases: &[Id], sessions: &Sessions) {
+    for (session, token) in leases {
+        if let Some(session) = sessions.get(*session) {
+            session.notices.push(&GiveBack { items: vec![Wanted { fid, token: *token }] });
+        }
     }
 }
 
@@ -603,6 +627,9 @@ impl Sharing for Others<'_> {
     }
     fn written_elsewhere(&self, fid: Fid) -> bool {
         self.core.sharers.other_writer(self.session, fid).is_some()
+    }
+    fn leased_elsewhere(&self, fid: Fid) -> bool {
+        self.core.sharers.state.lock().sections.is_held_elsewhere(fid, self.session)
     }
     fn era(&self) -> u64 {
         self.core.sharers.era.load(Ordering::SeqCst)

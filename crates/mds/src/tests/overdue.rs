@@ -11,7 +11,7 @@ use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, Hold, Leave};
 use wire::{Header, Request, Wire};
 
 use super::rig::{Rig, registered};
-use crate::sessions::overdue::OVERDUE_MS;
+use crate::sessions::overdue::{OVERDUE_MS, RECALL_MAX_MS};
 
 const STEP_MS: u64 = 1000;
 
@@ -154,21 +154,42 @@ fn x9_a_section_that_another_wants_ends_with_its_session() {
             .leave(session, &Leave { fid, token, floor: token }, &rig.mdt.core.sessions)
             .unwrap()
     };
-    assert!(enter(a, 1) && !enter(a, 2), "its own calls do not pass each other either");
+    // Its client asks again and again.
+    let wanted = |token, ms: u64| {
+        for _ in 0..ms / STEP_MS {
+            assert!(!enter(b, token));
+            rig.live(&both, STEP_MS);
+        }
+    };
+    assert!(enter(a, 1));
     rig.live(&both, 2 * OVERDUE_MS);
-    assert!(rig.has(a), "nobody else wants it");
-    leave(a, 2);
-    assert!(!enter(b, 1));
-    rig.live(&both, OVERDUE_MS - STEP_MS);
-    // One call after the other is a client that comes on.
+    assert!(rig.has(a), "no other session wants it");
+    wanted(1, RECALL_MAX_MS - STEP_MS);
+    // A client that gives one lease back after the other comes on.
     leave(a, 1);
     assert!(enter(b, 1));
     leave(b, 1);
-    assert!(enter(a, 3) && !enter(b, 2));
-    rig.live(&both, OVERDUE_MS - STEP_MS);
+    assert!(enter(a, 3));
+    wanted(2, RECALL_MAX_MS - STEP_MS);
     assert!(rig.has(a) && !enter(b, 2));
     rig.live(&both, 2 * STEP_MS);
     assert!(!rig.has(a) && rig.has(b) && enter(b, 2));
+}
+
+#[test]
+fn x10_a_silent_holder_is_ended_once_its_lease_is_over_and_another_session_wants_its_file() {
+    let (rig, _, [a, b]) = two();
+    let enter = |session| {
+        let (exclusive, write, now, held) = (true, false, Time::default(), None);
+        let req = Enter { fid: Fid(7), token: 1, floor: 1, exclusive, write, now, held };
+        rig.mdt.core.sharers.enter(session, &req, &rig.mdt.core.sessions).unwrap()
+    };
+    assert!(enter(a));
+    rig.live(&[b], lease::TERM_MS + STEP_MS);
+    assert!(rig.has(a), "no other session wants it");
+    assert!(!enter(b));
+    rig.live(&[b], STEP_MS);
+    assert!(!rig.has(a) && enter(b));
 }
 
 #[test]

@@ -18,6 +18,9 @@ const NEWEST: u32 = 77;
 const ALIVE: SessionId = SessionId(8);
 
 impl Sharing for Others {
+    fn leased_elsewhere(&self, _: Fid) -> bool {
+        false
+    }
     fn keeps_removed(&self) -> bool {
         false
     }

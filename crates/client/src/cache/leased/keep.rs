@@ -125,12 +125,13 @@ impl Leased {
 }
 
 /// Attributes of inodes with several links change by other names too. Those of a file that a dead session left must be recovered first.
+/// Size and times of a file that is written may be known to another client only (client-CL5).
 fn is_cacheable(inode: &Inode, me: SessionId) -> bool {
     let is_one = inode.attr.kind == Kind::Dir || inode.attr.nlink == 1;
     let is_known = match inode.state {
-        FileState::Settled | FileState::Shared { .. } => true,
+        FileState::Settled => true,
         FileState::Writing(session) => session == me,
-        FileState::Truncating { .. } => false,
+        FileState::Shared { .. } | FileState::Truncating { .. } => false,
     };
     is_one && is_known
 }

@@ -1,8 +1,10 @@
-//! The sections of files in their order (mds-X3), and those that a session has left (mds-X4).
+//! The content leases of files in their order (mds-X3), and the tokens that a session has given back (mds-X4).
 //!
 //! mds-Y1: `stretches` holds first and last of each stretch; stretches do not touch each other, nor the floor.
-//! mds-Y2: `places` holds for each session how many sections it is in and waits for.
+//! mds-Y2: `places` holds for each session how many leases it holds and waits for.
 //! mds-Y3: `exclusive` counts the exclusive ones of `inside`.
+//! mds-Y4: `recalled` has only leases that are held, and of each when another session wanted it last.
+//! mds-Y5: leases of one session do not conflict. Its client orders its own calls, and turns a shared lease into an exclusive one so.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -11,8 +13,10 @@ use types::{Code, Fault, Fid, SessionId};
 
 /// Who waits for a section and does not ask again within this has given up.
 pub const ASKS_WITHIN: Duration = Duration::from_secs(2);
-/// Sections that one session may be in and wait for. A mount has a few for each of its 16 serving threads.
-pub const SECTIONS_MAX: usize = 4096;
+/// Leases that one session may hold and wait for. A client keeps fewer (`client::session::section`), and some for its calls.
+pub const SECTIONS_MAX: usize = 65_536;
+/// A holder is told again after this time, if its notice was lost.
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
 /// Stretches of sections that a session has left. Between two of them is one that it has not left.
 const STRETCHES_MAX: usize = 2 * SECTIONS_MAX;
 
@@ -77,7 +81,8 @@ pub struct Section {
     pub exclusive: bool,
 }
 
-type Id = (SessionId, u64);
+/// The session that holds it, and its token.
+pub type Id = (SessionId, u64);
 
 impl Section {
     fn id(&self) -> Id {
@@ -92,6 +97,23 @@ impl Section {
 pub struct Turns {
     by_fid: HashMap<Fid, Sections>,
     places: HashMap<SessionId, usize>,
+    /// mds-Y4.
+    recalled: HashMap<(Fid, Id), Recalled>,
+}
+
+/// A lease that another session wants.
+#[derive(Clone, Copy)]
+pub struct Recalled {
+    told: Instant,
+    /// The last request of a session that wants it.
+    wanted: Instant,
+}
+
+impl Recalled {
+    /// Some session waits for it just now.
+    pub fn is_wanted(&self, now: Instant) -> bool {
+        now.duration_since(self.wanted) < ASKS_WITHIN
+    }
 }
 
 /// Those of one file.
@@ -142,7 +164,28 @@ impl Turns {
         }
     }
 
+    /// Holders that keep `who` from its lease, and that are to be told so now.
+    pub fn recall(&mut self, fid: Fid, who: &Section, now: Instant) -> Vec<Id> {
+        let Some(sections) = self.by_fid.get(&fid) else { return vec![] };
+        let is_due = |id: &Id| match self.recalled.get_mut(&(fid, *id)) {
+            Some(recalled) => {
+                recalled.wanted = now;
+                let is_due = now.duration_since(recalled.told) >= TOLD_AGAIN;
+                if is_due {
+                    recalled.told = now;
+                }
+                is_due
+            }
+            None => {
+                self.recalled.insert((fid, *id), Recalled { told: now, wanted: now });
+                true
+            }
+        };
+        sections.against(who).filter(is_due).collect()
+    }
+
     pub fn let_go(&mut self, fid: Fid, session: SessionId, token: u64) {
+        self.recalled.remove(&(fid, (session, token)));
         let Some(sections) = self.by_fid.get_mut(&fid) else { return };
         if sections.end((session, token)) {
             release(&mut self.places, session);
@@ -152,8 +195,17 @@ impl Turns {
         }
     }
 
+    /// The session has closed the file, and gives all leases of it back with that.
+    pub fn close(&mut self, fid: Fid, session: SessionId) {
+        let Some(sections) = self.by_fid.get(&fid) else { return };
+        let held: Vec<u64> =
+            sections.inside.keys().filter(|(s, _)| *s == session).map(|(_, token)| *token).collect();
+        held.into_iter().for_each(|token| self.let_go(fid, session, token));
+    }
+
     /// The session has ended.
     pub fn forget(&mut self, session: SessionId) {
+        self.recalled.retain(|(_, (s, _)), _| *s != session);
         if self.places.remove(&session).is_none() {
             return;
         }
@@ -165,14 +217,13 @@ impl Turns {
         });
     }
 
-    /// Each section that a session is in, and whether another session waits for its end.
-    pub fn inside(&self, now: Instant) -> impl Iterator<Item = (Fid, Id, bool)> {
-        let of_file = move |(fid, sections): (&Fid, &Sections)| {
-            let (fid, waiting) = (*fid, sections.waiting(now));
-            let ids: Vec<Id> = sections.inside.keys().copied().collect();
-            ids.into_iter().map(move |id| (fid, id, waiting.iter().any(|w| *w != id.0)))
-        };
-        self.by_fid.iter().flat_map(of_file)
+    /// Leases that other sessions wanted (mds-Y4).
+    pub fn recalled(&self) -> impl Iterator<Item = (Fid, Id, Recalled)> {
+        self.recalled.iter().map(|((fid, id), recalled)| (*fid, *id, *recalled))
+    }
+
+    pub fn is_held_elsewhere(&self, fid: Fid, session: SessionId) -> bool {
+        self.by_fid.get(&fid).is_some_and(|of| of.inside.keys().any(|(s, _)| *s != session))
     }
 
     #[cfg(test)]
@@ -215,12 +266,11 @@ impl Sections {
         if self.inside.contains_key(&who.id()) {
             return true;
         }
-        let is_free = if who.exclusive { self.inside.is_empty() } else { self.exclusive == 0 };
+        let is_free = self.against(&who).next().is_none();
         let at = self.queue.iter().position(|(s, _)| s.id() == who.id()).unwrap_or(self.queue.len());
-        let is_turn = match who.exclusive {
-            true => at == 0,
-            false => self.queue.iter().take(at).all(|(s, _)| !s.exclusive),
-        };
+        // mds-Y5.
+        let goes_with = |s: &Section| s.session == who.session || !(s.exclusive || who.exclusive);
+        let is_turn = self.queue.iter().take(at).all(|(s, _)| goes_with(s));
         if is_turn && is_free {
             self.begin(who);
             return true;
@@ -248,19 +298,15 @@ impl Sections {
         was_inside.is_some() || self.queue.len() < before
     }
 
-    /// Up to two sessions that wait: whoever one asks for, another is among them if there is one.
-    fn waiting(&self, now: Instant) -> Vec<SessionId> {
-        let asking = self.queue.iter().filter(|(_, asked)| now.duration_since(*asked) < ASKS_WITHIN);
-        let mut some: Vec<SessionId> = Vec::new();
-        for (section, _) in asking {
-            if !some.contains(&section.session) {
-                some.push(section.session);
-            }
-            if some.len() == 2 {
-                break;
-            }
-        }
-        some
+    /// Leases of other sessions that conflict with `who`.
+    fn against(&self, who: &Section) -> impl Iterator<Item = Id> {
+        let Section { session, exclusive: is_exclusive, .. } = *who;
+        let held = (is_exclusive || self.exclusive > 0).then(|| self.inside.iter());
+        let conflicts = move |id: &Id, exclusive: bool| id.0 != session && (is_exclusive || exclusive);
+        held.into_iter()
+            .flatten()
+            .filter(move |(id, exclusive)| conflicts(id, **exclusive))
+            .map(|(id, _)| *id)
     }
 
     fn is_over(&self) -> bool {

@@ -51,13 +51,15 @@ fn a_session_has_so_many_sections_at_a_time() {
     let mut t = Table::new();
     let own = |token| section(1, token, false);
     (1..SECTIONS_MAX as u64).for_each(|token| assert!(t.admits(own(token))));
-    assert!(!t.admits(section(1, 0, true)), "one that waits counts, too");
-    assert_eq!(t.0.enter(FILE, own(9999), t.1).unwrap_err().code, Code::NotReady);
-    assert_eq!(t.0.claim(Fid(8), own(9999)).unwrap_err().code, Code::NotReady);
+    let other = Section { session: SessionId(2), ..own(1) };
+    assert!(t.admits(other) && !t.admits(section(1, 0, true)), "one that waits counts, too");
+    t.ends(other);
+    assert_eq!(t.0.enter(FILE, own(99_999), t.1).unwrap_err().code, Code::NotReady);
+    assert_eq!(t.0.claim(Fid(8), own(99_999)).unwrap_err().code, Code::NotReady);
     assert!(t.admits(own(1)), "those that it has it keeps");
     t.0.claim(FILE, own(2)).unwrap();
     t.ends(own(1));
-    t.0.claim(Fid(8), own(9999)).unwrap();
+    t.0.claim(Fid(8), own(99_999)).unwrap();
     assert_eq!(t.0.enter(FILE, own(1), t.1).unwrap_err().code, Code::NotReady);
     // Places that are not asked for any more are free.
     t.1 += ASKS_WITHIN;
@@ -78,10 +80,10 @@ fn what_is_claimed_keeps_others_out_as_before() {
     t.0.claim(FILE, a).unwrap();
     assert!(!t.admits(b));
     t.ends(a);
-    assert!(t.admits(b) && !t.admits(c));
-    t.0.claim(FILE, c).unwrap();
+    assert!(t.admits(b) && t.admits(c), "mds-Y5: the leases of one session do not conflict");
     t.ends(b);
-    assert!(!t.admits(a), "it has left the queue for the inside");
+    assert!(!t.admits(a));
+    t.0.claim(FILE, c).unwrap();
     t.ends(c);
     assert!(t.admits(a));
     t.ends(a);
@@ -210,4 +212,33 @@ fn who_does_not_ask_again_is_passed() {
     assert!(t.admits(c));
     t.ends(c);
     assert_eq!(t.0.places(), 0);
+}
+
+#[test]
+fn y4_holders_are_told_once_each_second_and_only_those_in_the_way() {
+    let mut t = Table::new();
+    let (a, b, c) = (section(1, 1, false), section(2, 1, false), section(3, 1, true));
+    assert!(t.admits(a) && t.admits(b) && t.0.recall(FILE, &a, t.1).is_empty());
+    let upgrade = section(1, 2, true);
+    assert!(!t.admits(upgrade));
+    assert_eq!(t.0.recall(FILE, &upgrade, t.1), [(SessionId(2), 1)], "not its own");
+    assert!(!t.admits(c));
+    assert_eq!(t.0.recall(FILE, &c, t.1), [(SessionId(1), 1)], "the other one was told");
+    t.1 += ASKS_WITHIN;
+    assert_eq!(t.0.recalled().filter(|(.., r)| r.is_wanted(t.1)).count(), 0);
+    assert_eq!(t.0.recall(FILE, &c, t.1).len(), 2);
+    assert_eq!(t.0.recalled().filter(|(.., r)| r.is_wanted(t.1)).count(), 2);
+    [a, b].into_iter().for_each(|s| t.ends(s));
+    assert_eq!(t.0.recalled().count(), 0);
+}
+
+#[test]
+fn a_closed_file_has_no_leases_of_its_session() {
+    let mut t = Table::new();
+    let (a, b) = (section(1, 1, false), section(2, 1, false));
+    assert!(t.admits(a) && t.admits(section(1, 2, false)) && t.admits(b));
+    t.0.close(FILE, a.session);
+    assert!(!t.admits(section(3, 1, true)) && t.0.places() == 2);
+    t.0.close(FILE, b.session);
+    assert!(t.admits(section(3, 1, true)));
 }

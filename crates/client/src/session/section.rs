@@ -1,0 +1,422 @@
+//! Calls on a file's content, and the leases that they need beside other clients (`cache::hold`, `wire::shared`).
+//!
+//! A lease is granted by `Enter`, whose answer says what the file is now. It outlives the call. While it is shared, no client changes the
+//! content. While it is exclusive, no other client uses it, and this one tells the MDT sizes and times only when it gives the lease back, or
+//! settles the file. The notice `GiveBack` asks for that.
+//!
+//! client-CL5: before an exclusive lease is given back, the MDT has heard the size and times that the file has.
+//! client-CL6: past the end of this client's term a lease is confirmed before each use: the MDT may have ended the session (mds-X10).
+//! client-CL7: an answer that confirms a lease changes nothing of what this client knows better.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use net::Bell;
+use parking_lot::{Mutex, RwLock};
+use types::{Attr, Code, Fault, Fid};
+use wire::meta::Settle;
+use wire::notice::Wanted;
+use wire::shared::Enter;
+
+use crate::Fs;
+use crate::cache::api::Handle;
+use crate::cache::content::Changing;
+use crate::cache::files::{File, Found};
+use crate::cache::hold::{Recalled, Return, To, Way, Wish};
+use crate::session::request::Answer;
+use crate::wait_for_bell;
+
+/// Leases that this client keeps, of the 65,536 that the MDT gives a session. Past it a lease ends with its call.
+pub(crate) const KEPT_MAX: usize = 32_768;
+/// Threads that give leases back. One that waits for a target delays no other.
+pub(crate) const THREADS: usize = 4;
+/// Longest time of one try.
+const RETURN_MAX: Duration = Duration::from_secs(10);
+
+/// Leases that other clients want, until a thread looks at them, and files whose lease could not be given back.
+#[derive(Default)]
+pub(crate) struct Recalls {
+    wanted: Mutex<Vec<Wanted>>,
+    pub bell: Bell,
+    owed: Mutex<Vec<Arc<File>>>,
+    /// Leases to be given back by threads that may wait for the kernel.
+    returns: Mutex<Vec<(Arc<File>, Return)>>,
+    drop_pages: RwLock<Option<DropPages>>,
+}
+
+/// Makes the kernel drop its pages of a file, dirty ones after it has written them. It may wait for answers to requests for pages.
+pub type DropPages = Box<dyn Fn(Fid) + Send + Sync>;
+
+impl Recalls {
+    /// client-EA1.
+    pub fn add(&self, items: Vec<Wanted>) {
+        self.wanted.lock().extend(items);
+        self.bell.ring();
+    }
+}
+
+/// client-H1: a call on a file's content, from its beginning to its end.
+pub(crate) struct Section<'a> {
+    fs: &'a Fs,
+    pub file: Arc<File>,
+    _change: Option<Changing>,
+    /// The lease that it uses; `None`: this client is alone.
+    lease: Option<To>,
+    pub deadline: Instant,
+    /// The file as it was at the beginning, if the MDT was asked.
+    pub attr: Option<Attr>,
+}
+
+impl Section<'_> {
+    pub fn is_among_others(&self) -> bool {
+        self.lease.is_some()
+    }
+    pub fn is_exclusive(&self) -> bool {
+        self.lease == Some(To::Change)
+    }
+    /// Attributes that the MDT told during this call, with what this client knows better.
+    pub fn attr_of(&self, attr: Attr) -> Result<Attr, Fault> {
+        match self.lease {
+            Some(To::Change) => self.file.overlay(attr, self.deadline),
+            Some(To::Read) => Ok(attr),
+            None => self.fs.overlay(&self.file, attr, self.deadline),
+        }
+    }
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        match self.lease.is_some() {
+            false => _ = self.fs.id.sharing.alone.fetch_sub(1, std::sync::atomic::Ordering::SeqCst),
+            true => self.file.hold.end().into_iter().for_each(|back| self.fs.go_back(&self.file, back)),
+        }
+    }
+}
+
+impl Fs {
+    /// client-H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
+    /// that was sent. No lock of the file is held.
+    pub(crate) fn hold_made(&self, file: &Arc<File>, times: u64, deadline: Instant) -> Result<(), Fault> {
+        let sharing = &self.id.sharing;
+        if !sharing.is_shared() || sharing.times_told() == times {
+            return Ok(());
+        }
+        match self.section(file, To::Read, deadline) {
+            // Another has taken it away before the MDT could know. It was made all the same, and only then removed: to say otherwise would
+            // have its maker make it twice. Who uses the descriptor hears that it is gone.
+            Err(fault) if fault.code == Code::Stale => Ok(()),
+            held => held.map(drop),
+        }
+    }
+
+    /// client-H3: begins a call on the content of a pinned file. No lock of the file is held.
+    pub(crate) fn section(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<Section<'_>, Fault> {
+        self.section_for(file, to.into(), deadline)
+    }
+
+    /// As `section`. With `is_for_pages` the caller is the kernel, which keeps or writes pages.
+    pub(crate) fn section_for(
+        &self,
+        file: &Arc<File>,
+        wish: Wish,
+        deadline: Instant,
+    ) -> Result<Section<'_>, Fault> {
+        let (sharing, to) = (&self.id.sharing, wish.to);
+        let _change = (to == To::Change).then(|| Changing::begin(file));
+        let file = file.clone();
+        let mut section = Section { fs: self, file, _change, lease: None, deadline, attr: None };
+        // Counted first, looked second: a change of mode sees us, or we see it.
+        sharing.alone.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        if !sharing.is_shared() || self.settings.observer {
+            if to == To::Change {
+                section.file.meta.lock().knows_better = true;
+            }
+            return Ok(section);
+        }
+        let Some(found) = self.take_lease(&mut section, wish)? else { return Ok(section) };
+        match found {
+            Found::Settled => Ok(section),
+            // What a dead session left is finished by the client that is alone with it.
+            Found::LeftOver if to == To::Change => self.finish_left_over(section),
+            Found::LeftOver => {
+                let file = section.file.clone();
+                drop(section);
+                let finished = self.section(&file, To::Change, deadline).map(drop);
+                match finished {
+                    // Not this user's to finish: what the MDT shows is what there is.
+                    Err(fault) if fault.code == Code::Access => self.section_as_shown(&file, deadline),
+                    finished => finished.and_then(|()| self.section_for(&file, wish, deadline)),
+                }
+            }
+        }
+    }
+
+    /// A call that needs no more than the lease which is held; `None`: none is. Sends nothing.
+    pub(crate) fn section_if_held(&self, file: &Arc<File>) -> Option<Section<'_>> {
+        let sharing = &self.id.sharing;
+        if !sharing.is_shared() || self.settings.observer {
+            return None;
+        }
+        let to = file.hold.begin_if_held(sharing.life(), self.id.leased.is_valid())?;
+        let (file, deadline) = (file.clone(), self.deadline());
+        Some(Section { fs: self, file, _change: None, lease: Some(to), deadline, attr: None })
+    }
+
+    /// For a reader, of a file that a dead session left.
+    fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
+        let file = file.clone();
+        let mut section = Section { fs: self, file, _change: None, lease: None, deadline, attr: None };
+        self.id.sharing.alone.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.take_lease(&mut section, To::Read.into())?;
+        // Asked about again with the next call.
+        section.file.own_body(deadline)?.is_loaded = true;
+        section.file.hold.doubt();
+        Ok(section)
+    }
+
+    /// Takes the lease for a section that counts as alone until then. `None`: the MDT was not asked.
+    fn take_lease(&self, section: &mut Section<'_>, wish: Wish) -> Result<Option<Found>, Fault> {
+        let (sharing, file, deadline) = (&self.id.sharing, section.file.clone(), section.deadline);
+        loop {
+            let life = sharing.life();
+            let new_token = || sharing.held.lock().new_token();
+            let (token, to, is_held) =
+                match file.hold.begin(wish, life, self.id.leased.is_valid(), deadline, new_token) {
+                    Way::Use(held) => {
+                        self.is_leased_now(section, held);
+                        return Ok(None);
+                    }
+                    Way::Ask { token, to, is_held } => (token, to, is_held),
+                    Way::Late => return Err(late(file.fid)),
+                };
+            let asked = self.enter(&file, token, to, (is_held, life), deadline);
+            let is_over = sharing.life() != life;
+            if asked.is_err() || is_over {
+                let back = file.hold.refused(token);
+                back.into_iter().for_each(|back| self.go_back(&file, back));
+                // The MDT may have granted it all the same.
+                if !is_held || is_over {
+                    self.leave(file.fid, token, deadline);
+                }
+                asked?;
+                continue;
+            }
+            let (attr, found) = asked?;
+            // Inline content needs no lease but for pages: the MDT orders its reads and writes.
+            let is_worth = wish.is_for_pages || !file.is_inline();
+            let is_kept =
+                is_worth && self.id.leased.is_valid() && sharing.held.lock().sections.len() <= KEPT_MAX;
+            let is_doubtful = found == Found::LeftOver;
+            let old = file.hold.granted((token, to, life), is_kept, is_doubtful, wish.is_for_pages);
+            self.is_leased_now(section, to);
+            section.attr = Some(attr);
+            old.into_iter().for_each(|old| self.leave(file.fid, old, deadline));
+            return Ok(Some(found));
+        }
+    }
+
+    fn is_leased_now(&self, section: &mut Section<'_>, to: To) {
+        section.lease = Some(to);
+        self.id.sharing.alone.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// Asks the MDT until it grants the lease.
+    fn enter(
+        &self,
+        file: &Arc<File>,
+        token: u64,
+        to: To,
+        (is_held, life): (bool, u64),
+        deadline: Instant,
+    ) -> Result<(Attr, Found), Fault> {
+        let (fid, sharing) = (file.fid, &self.id.sharing);
+        let write = file.meta.lock().writers > 0;
+        let exclusive = to == To::Change;
+        self.note_open(file, deadline)?;
+        loop {
+            let (floor, times) = (sharing.held.lock().floor(), sharing.times_told());
+            let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
+            let Answer { reply, mark, .. } = self.ask_until(fid, &req, deadline)?;
+            if let (true, Some(open)) = (reply.granted, reply.open) {
+                let attr = open.inode.attr;
+                // client-H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
+                sharing.held.lock().sections.insert((fid, token), exclusive);
+                // (After a clean stop its incarnation is the old one, but it asked again what is held.)
+                if !self.mdt(fid)?.is_in(mark.incarnation) || sharing.times_told() != times {
+                    continue;
+                }
+                let _order = file.lock_order(deadline)?;
+                // client-CL7.
+                let found = match is_held && sharing.life() == life {
+                    true => self.take_open_leased(file, open, mark, deadline)?,
+                    false => self.adopt(file, open, mark, deadline)?,
+                };
+                return Ok((attr, found));
+            }
+            if Instant::now() >= deadline {
+                return Err(late(fid));
+            }
+        }
+    }
+
+    fn finish_left_over<'a>(&'a self, mut section: Section<'a>) -> Result<Section<'a>, Fault> {
+        let file = section.file.clone();
+        let _order = file.lock_order(section.deadline)?;
+        section.attr = Some(self.recover_open(&file, section.deadline)?);
+        drop(_order);
+        Ok(section)
+    }
+
+    // ---- leases that go back ----
+
+    /// Gives a lease back, on another thread if that may wait for the kernel: this one may serve it.
+    fn go_back(&self, file: &Arc<File>, back: Return) {
+        match back.has_pages {
+            false => self.give_back(file, back),
+            true => {
+                self.id.sharing.recalls.returns.lock().push((file.clone(), back));
+                self.id.sharing.recalls.bell.ring();
+            }
+        }
+    }
+
+    /// client-CP1.
+    fn drop_pages(&self, file: &File) {
+        loop {
+            self.id.sharing.recalls.drop_pages.read().iter().for_each(|drop_pages| drop_pages(file.fid));
+            if !file.hold.clear_again() {
+                return;
+            }
+        }
+    }
+
+    /// client-CL5. What fails is tried again later.
+    fn give_back(&self, file: &Arc<File>, back: Return) {
+        if back.has_pages {
+            self.drop_pages(file);
+        }
+        let deadline = Instant::now() + RETURN_MAX.min(self.settings.op_timeout);
+        if back.life == self.id.sharing.life() {
+            if back.to == To::Change
+                && let Err(fault) = self.show_written(file, deadline)
+            {
+                tracing::debug!("the lease of file {} goes back later: {fault}", file.fid);
+                file.hold.put_off();
+                self.id.sharing.recalls.owed.lock().push(file.clone());
+                return;
+            }
+            self.leave(file.fid, back.token, deadline);
+        }
+        file.hold.returned(back.token);
+    }
+
+    /// Other clients are to see what this one has written, though it is not flushed yet.
+    fn show_written(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
+        let Some(generation) = file.share_body(deadline)?.layout.as_ref().map(|l| l.generation) else {
+            return Ok(());
+        };
+        let (size, blocks, mtime) = {
+            let meta = file.meta.lock();
+            if !meta.progress.is_untold() || meta.is_gone {
+                return Ok(());
+            }
+            (meta.progress.size, meta.progress.blocks, meta.progress.mtime)
+        };
+        let (written, done, hint) = (vec![], false, true);
+        let req =
+            Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint, held: file.held() };
+        match self.ask_until(file.fid, &req, deadline) {
+            Ok(answer) => {
+                file.meta.lock().saw(answer.mark);
+                Ok(())
+            }
+            // The file or these objects are gone: there is nothing to tell.
+            Err(fault) if matches!(fault.code, Code::NotFound | Code::Stale) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Tries leases again that could not be given back.
+    pub(crate) fn retry_returns(&self) {
+        let owed = std::mem::take(&mut *self.id.sharing.recalls.owed.lock());
+        for file in owed {
+            file.hold.retry().into_iter().for_each(|back| self.go_back(&file, back));
+        }
+    }
+
+    /// client-CP1: this client's leases are about to run out.
+    pub(crate) fn give_up_pages(&self) {
+        self.files.all().iter().for_each(|file| self.give_up_pages_of(file));
+    }
+    pub(crate) fn give_up_pages_of(&self, file: &Arc<File>) {
+        file.hold.give_up_pages().into_iter().for_each(|back| self.go_back(file, back));
+    }
+
+    /// The kernel keeps the pages that it has of the file over an open.
+    pub fn keeps_pages(&self, fid: Fid) -> bool {
+        let is_held = |file: &Arc<File>| file.hold.keeps_pages(self.id.sharing.life());
+        self.files.get(fid).as_ref().is_some_and(is_held)
+    }
+
+    /// A program may store through mappings of the file from here on: pages that the kernel has of it need the exclusive lease.
+    pub fn own_pages(&self, fid: Fid) -> Result<(), Fault> {
+        match self.files.get(fid).filter(|_| self.keeps_pages(fid)) {
+            Some(file) => self.section(&file, To::Change, self.deadline()).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The content is in the MDT's record. Whether that is so may change at any time.
+    pub fn is_inline(&self, handle: Handle) -> bool {
+        self.opened(handle).is_ok_and(|opened| opened.file.is_inline())
+    }
+
+    /// `drop_pages` is called by threads that may wait for the kernel.
+    pub fn on_recall(&self, drop_pages: DropPages) {
+        *self.id.sharing.recalls.drop_pages.write() = Some(drop_pages);
+    }
+
+    fn recalled(&self, Wanted { fid, token }: Wanted) {
+        let file = self.files.get(fid);
+        match file.as_ref().map_or(Recalled::Unknown, |file| file.hold.recall(token)) {
+            Recalled::Now(back) => file.iter().for_each(|file| self.give_back(file, back)),
+            Recalled::Later => {}
+            // A file that is open no more, whose close the MDT has not heard yet.
+            Recalled::Unknown => {
+                let is_noted = self.id.sharing.held.lock().sections.contains_key(&(fid, token));
+                if is_noted {
+                    self.leave(fid, token, Instant::now() + RETURN_MAX);
+                }
+            }
+        }
+    }
+}
+
+fn late(fid: Fid) -> Fault {
+    let why = format!(
+        "file {fid}: another client's call on it does not end; see 'stria lease list' and 'stria status'"
+    );
+    Fault::new(Code::Timeout, why)
+}
+
+/// A thread that gives leases back which other clients want.
+pub(crate) fn recall_loop(weak: &Weak<Fs>) {
+    while !wait_for_bell(weak, Duration::from_secs(1), |id| &id.sharing.recalls.bell) {
+        let Some(fs) = weak.upgrade() else { return };
+        let next = || fs.id.sharing.recalls.wanted.lock().pop();
+        while let Some(wanted) = next() {
+            if !fs.id.sharing.recalls.wanted.lock().is_empty() {
+                // For another thread.
+                fs.id.sharing.recalls.bell.ring();
+            }
+            fs.recalled(wanted);
+        }
+        let next = || fs.id.sharing.recalls.returns.lock().pop();
+        while let Some((file, back)) = next() {
+            if !fs.id.sharing.recalls.returns.lock().is_empty() {
+                fs.id.sharing.recalls.bell.ring();
+            }
+            fs.give_back(&file, back);
+        }
+    }
+}
