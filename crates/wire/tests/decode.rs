@@ -52,7 +52,7 @@ macro_rules! all_types {
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat,
-                notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::WatchMap,
+                notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,

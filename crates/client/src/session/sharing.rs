@@ -315,7 +315,9 @@ impl Fs {
             std::thread::sleep(Duration::from_millis(1));
         }
         // 3. Of files that are leased now the MDT hears with their return. Of others it hears all that is known better here.
-        for file in self.claim_files() {
+        // (A client that began among others claims nothing: they hold leases.)
+        let others = if sharing.is_beginning() { self.claim_files() } else { self.files.all() };
+        for file in others {
             self.tell_better(&file, deadline)?;
         }
         // 4. client-LE5: what the kernel remembers of names runs out.

@@ -186,10 +186,8 @@ impl Fs {
         leased: Option<Section<'_>>,
     ) -> Result<Attr, Fault> {
         match leased {
-            Some(section) if file.as_ref().is_some_and(|file| file.is_loaded()) => {
-                section.attr_of(inode.attr)
-            }
-            _ => self.attr_of(inode, file),
+            Some(section) => section.attr_of(inode.attr),
+            None => self.attr_of(inode, file),
         }
     }
 
@@ -197,9 +195,8 @@ impl Fs {
     /// (client-CL5).
     fn attr_of_written(&self, inode: &Inode, deadline: Instant) -> Result<Attr, Fault> {
         let fid = inode.attr.fid;
-        let held = self.files.get(fid).filter(|file| file.is_loaded());
-        if let Some(section) = held.and_then(|file| self.section_if_held(&file)).filter(Section::is_exclusive)
-        {
+        let held = self.files.get(fid).and_then(|file| self.section_if_held(&file));
+        if let Some(section) = held.filter(Section::is_exclusive) {
             return section.attr_of(inode.attr);
         }
         if Instant::now() >= deadline {

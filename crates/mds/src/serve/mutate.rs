@@ -30,8 +30,14 @@ impl Core {
             self.check_whole()?;
         }
         let is_entry = head.call == Enter::CALL && !is_replay;
-        if is_entry && !self.sharers.enter(head.session, &parse(body)?, &self.sessions)? {
-            return Ok(plain(EnterReply { granted: false, open: None }));
+        // A request that confirms a lease leaves it as it is if it fails.
+        let mut is_new = false;
+        if is_entry {
+            let entry: Enter = parse(body)?;
+            is_new = !self.sharers.holds(head.session, entry.fid, entry.token);
+            if !self.sharers.enter(head.session, &entry, &self.sessions)? {
+                return Ok(plain(EnterReply { granted: false, open: None }));
+            }
         }
         // Before the executor, since groups may have to be looked up.
         let user = self.sessions.one_user(head.session)?;
@@ -41,7 +47,7 @@ impl Core {
         let forgot = Forgot::new();
         let carried =
             self.carry_out(Ask { head, body, bulk, judged: judged.as_ref(), forgot: &forgot }, &joined);
-        if carried.is_err() && head.call == Enter::CALL {
+        if carried.is_err() && is_new {
             let Enter { fid, token, .. } = parse(body)?;
             self.sharers.let_go(head.session, fid, token);
         }

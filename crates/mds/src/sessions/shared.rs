@@ -437,7 +437,11 @@ impl Sharers {
         Ok(())
     }
 
-    /// The session is not in the section, and may ask for it again.
+    pub fn holds(&self, session: SessionId, fid: Fid, token: u64) -> bool {
+        self.state.lock().sections.holds(fid, (session, token))
+    }
+
+    /// The session does not hold the lease, and may ask for it again.
     pub fn let_go(&self, session: SessionId, fid: Fid, token: u64) {
         let mut state = self.state.lock();
         state.sections.let_go(fid, session, token);

@@ -222,6 +222,9 @@ impl Turns {
         self.recalled.iter().map(|((fid, id), recalled)| (*fid, *id, *recalled))
     }
 
+    pub fn holds(&self, fid: Fid, id: Id) -> bool {
+        self.by_fid.get(&fid).is_some_and(|of| of.inside.contains_key(&id))
+    }
     pub fn is_held_elsewhere(&self, fid: Fid, session: SessionId) -> bool {
         self.by_fid.get(&fid).is_some_and(|of| of.inside.keys().any(|(s, _)| *s != session))
     }
