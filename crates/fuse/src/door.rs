@@ -164,7 +164,7 @@ impl Filesystem for Served {
         self.own().forget = forget.clone();
         let pages = forget.clone();
         self.own().fs.on_forget(Box::new(move |fids| fids.iter().for_each(|fid| forget.attributes(*fid))));
-        self.own().fs.on_recall(Box::new(move |fid| pages.pages(fid)));
+        self.own().fs.on_recall(Box::new(move |fid, range| pages.pages(fid, range)));
     }
 
     // Names.

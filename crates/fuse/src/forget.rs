@@ -6,6 +6,8 @@
 //! write meets pages, or a change of times meets mappings (`coherence`). Pages of descriptors that were opened before another client
 //! attached stay (SEMANTICS, exceptions). A directory that another client moved is found by a lookup of its new name.
 
+use std::ops::Range;
+
 use fusedev::{INodeNo, Notifier};
 use types::Fid;
 
@@ -14,11 +16,13 @@ use types::Fid;
 pub struct Forget(pub Option<Notifier>);
 
 impl Forget {
-    /// Drops the pages of a file; the kernel first writes dirty ones. It may wait for answers to requests for pages, so no thread that serves
+    /// Drops the pages of a range of bytes; the kernel first writes dirty ones. It may wait for answers to requests for pages, so no thread that serves
     /// requests calls it (fuse-I2).
-    pub fn pages(&self, fid: Fid) {
+    pub fn pages(&self, fid: Fid, range: &Range<u64>) {
         let Some(notifier) = &self.0 else { return };
-        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), 0, 0) {
+        // A length of 0 means all that follows.
+        let len = i64::try_from(range.end).map_or(0, |end| end.saturating_sub(range.start as i64));
+        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), range.start as i64, len) {
             tracing::debug!(%error, "dropping pages of the kernel");
         }
     }

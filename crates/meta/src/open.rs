@@ -133,11 +133,20 @@ pub fn open_reply(
     Ok(OpenReply { inode: inode.shown(ctx, For::Using), cap })
 }
 
-/// The call `Enter`, after the executor has admitted it: an open of the content as it is now.
+/// The call `Enter`, after the executor has admitted it: an open of the content as it is now. A user who may not read the file gets its
+/// attributes and no capability: `stat` needs a shared lease of a file that another session writes.
 pub fn enter(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Enter) -> Result<EnterReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
-    ctx.need_proof(req.held.as_ref(), req.fid, if req.write { RIGHT_WRITE } else { RIGHT_READ })?;
-    let open = open_reply(ctx, txn, &mut inode, req.write)?;
+    let right = if req.write { RIGHT_WRITE } else { RIGHT_READ };
+    let open = match ctx.need_proof(req.held.as_ref(), req.fid, right) {
+        Err(fault) if fault.code == Code::Access && !req.write && !req.exclusive => {
+            OpenReply { inode: inode.shown(ctx, For::Using), cap: None }
+        }
+        proof => {
+            proof?;
+            open_reply(ctx, txn, &mut inode, req.write)?
+        }
+    };
     Ok(EnterReply { granted: true, open: Some(open) })
 }
 

@@ -5,10 +5,13 @@
 //! client-CL3: one thread at a time asks for a lease, and one gives it back. A shared lease may be given back while another thread asks for
 //!     the exclusive one: two clients that do that would wait for each other otherwise.
 //! client-CP1: the kernel has pages of the file only while the lease is held. Before it goes back, they are dropped.
-//! client-CP2: while they are dropped, requests for pages are served under the lease that goes back: the kernel may wait for the answer. Each
-//!     of them makes another pass due. They are held back for a moment first, so that the passes end.
+//! client-CP2: pages are dropped in gaps, one after the other. A request for pages outside of the present gap waits, and later gaps leave its
+//!     range out: these pages are locked and empty. One within the present gap may keep the kernel from dropping pages. It is held back for
+//!     a moment, and then served under the lease that goes back, after which the gap is dropped again.
+//! client-CP3: a write of dirty pages is served at once, since the kernel waits for it.
 //! client-CL4: a lease belongs to a *life*, which ends with the session or when this client is alone. A lease of another life is none.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -22,21 +25,38 @@ pub(crate) enum To {
     Change,
 }
 
-/// client-CP2: how long a request for pages is held back in the first pass, and at most. It doubles with each pass.
+/// client-CP2: how long a request for pages is held back. The kernel drops the pages of a gap in less, unless it waits for that request.
 const HELD_BACK: Duration = Duration::from_micros(300);
-const HELD_BACK_MAX: Duration = Duration::from_millis(50);
+/// Least bytes of a gap, and most gaps of a file below its size.
+const GAP_BYTES_MIN: u64 = 4 << 20;
+const GAPS_MAX: u64 = 256;
+
+/// The use of the kernel's pages by a call.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    None,
+    /// The kernel keeps pages of this range of bytes.
+    Filled(Range<u64>),
+    /// It writes dirty pages.
+    Written,
+}
 
 /// What a call needs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Wish {
     pub to: To,
-    /// The kernel keeps pages of what is read, or writes such pages.
-    pub is_for_pages: bool,
+    pub pages: Pages,
+}
+
+impl Wish {
+    pub fn is_for_pages(&self) -> bool {
+        self.pages != Pages::None
+    }
 }
 
 impl From<To> for Wish {
     fn from(to: To) -> Wish {
-        Wish { to, is_for_pages: false }
+        Wish { to, pages: Pages::None }
     }
 }
 
@@ -70,11 +90,27 @@ struct State {
     is_doubtful: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Default)]
 struct Clearing {
-    held_back: Duration,
-    /// A request for pages was served meanwhile.
+    /// The gap whose pages the kernel drops; empty: between two gaps.
+    gap: Range<u64>,
+    /// A request for pages in it was served meanwhile.
     is_met: bool,
+    /// Ranges of requests that wait.
+    waiting: Vec<Range<u64>>,
+}
+
+impl Clearing {
+    /// The next gap from `at` on, of at most `step` bytes below `size`; `None`: the rest has no pages.
+    fn next_gap(&self, mut at: u64, step: u64, size: u64) -> Option<Range<u64>> {
+        while let Some(within) = self.waiting.iter().find(|range| range.contains(&at)) {
+            at = within.end;
+        }
+        let end = if at < size { at.saturating_add(step).min(size) } else { u64::MAX };
+        let next = self.waiting.iter().map(|range| range.start).filter(|start| *start > at).min();
+        let gap = at..end.min(next.unwrap_or(u64::MAX));
+        (!gap.is_empty()).then_some(gap)
+    }
 }
 
 /// The way of a call to its lease.
@@ -119,29 +155,33 @@ impl Hold {
         deadline: Instant,
         new_token: impl FnOnce() -> u64,
     ) -> Way {
-        let Wish { to, is_for_pages } = wish.into();
-        let (mut state, mut held_until) = (self.state.lock(), None);
+        let Wish { to, pages } = wish.into();
+        let mut state = self.state.lock();
         loop {
             state.end_if_of_another(life);
             let suffices = state.token != 0 && state.to >= Some(to);
             let covers = suffices && !state.is_wanted && !state.is_returning;
             if covers && is_valid && !state.is_doubtful {
                 state.users += 1;
-                state.has_pages |= is_for_pages;
+                state.has_pages |= pages != Pages::None;
                 return Way::Use(state.to.unwrap_or(to));
             }
-            // client-CP2.
-            if let Some(clearing) = state.clearing.filter(|_| is_for_pages && suffices) {
-                let until = *held_until.get_or_insert_with(|| Instant::now() + clearing.held_back);
-                if !self.changed.wait_until(&mut state, until.min(deadline)).timed_out() {
-                    continue;
+            if state.clearing.is_some() && suffices {
+                match &pages {
+                    Pages::None => {}
+                    // client-CP3.
+                    Pages::Written => {
+                        state.users += 1;
+                        return Way::Use(state.to.unwrap_or(to));
+                    }
+                    Pages::Filled(range) => {
+                        if self.is_served_while_clearing(&mut state, range, deadline) {
+                            state.users += 1;
+                            return Way::Use(state.to.unwrap_or(to));
+                        }
+                        continue;
+                    }
                 }
-                if let Some(clearing) = &mut state.clearing {
-                    clearing.is_met = true;
-                    state.users += 1;
-                    return Way::Use(state.to.unwrap_or(to));
-                }
-                continue;
             }
             let is_free = state.asking.is_none() && !state.is_returning && !state.is_wanted;
             if is_free {
@@ -217,22 +257,67 @@ impl Hold {
         state.is_of(life) && state.has_pages && !state.is_wanted && !state.is_returning
     }
 
-    /// client-CP2: called after the kernel has dropped the pages. True: drop them again.
-    pub fn clear_again(&self) -> bool {
-        let mut state = self.state.lock();
-        let clearing = state.clearing.expect("pages are dropped in passes");
-        if !clearing.is_met && state.users == 0 {
-            state.clearing = None;
-            state.has_pages = false;
+    /// client-CP2. True: the request keeps the kernel from dropping pages. False: pages are not dropped any more.
+    fn is_served_while_clearing(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        range: &Range<u64>,
+        deadline: Instant,
+    ) -> bool {
+        let overlaps = |gap: &Range<u64>| gap.start < range.end && range.start < gap.end;
+        let (mut held_until, mut is_served) = (None, false);
+        if let Some(clearing) = &mut state.clearing {
+            clearing.waiting.push(range.clone());
+        }
+        while let Some(clearing) = &mut state.clearing {
+            let until = match overlaps(&clearing.gap) {
+                true => *held_until.get_or_insert_with(|| Instant::now() + HELD_BACK),
+                false => {
+                    held_until = None;
+                    deadline
+                }
+            };
+            if Instant::now() >= until {
+                clearing.is_met = true;
+                is_served = true;
+                break;
+            }
+            self.changed.wait_until(state, until);
+        }
+        if let Some(clearing) = &mut state.clearing
+            && let Some(at) = clearing.waiting.iter().position(|other| other == range)
+        {
+            clearing.waiting.swap_remove(at);
+        }
+        is_served
+    }
+
+    /// Drops the kernel's pages of a file of `size` bytes by `drop_pages`, gap by gap (client-CP2), or all that there may be.
+    pub fn clear(&self, size: u64, drop_pages: impl Fn(&Range<u64>)) {
+        let (mut at, step) = (0, (size / GAPS_MAX).max(GAP_BYTES_MIN).next_multiple_of(GAP_BYTES_MIN));
+        loop {
+            let mut state = self.state.lock();
+            let clearing = state.clearing.as_mut().expect("a lease with pages goes back");
+            let Some(gap) = clearing.next_gap(at, step, size) else {
+                state.clearing = None;
+                state.has_pages = false;
+                self.changed.notify_all();
+                return;
+            };
+            (clearing.gap, clearing.is_met) = (gap.clone(), false);
+            drop(state);
+            drop_pages(&gap);
+            let mut state = self.state.lock();
+            // Requests that were served bring pages with their answers.
+            while state.users > 0 {
+                self.changed.wait(&mut state);
+            }
+            let clearing = state.clearing.as_mut().expect("this thread ends it");
+            let is_met = clearing.is_met;
+            clearing.gap = 0..0;
+            at = if is_met { gap.start } else { gap.end };
             self.changed.notify_all();
-            return false;
         }
-        while state.users > 0 {
-            self.changed.wait(&mut state);
-        }
-        let held_back = (clearing.held_back * 2).min(HELD_BACK_MAX);
-        state.clearing = Some(Clearing { held_back, is_met: false });
-        true
     }
 
     /// This client's leases are about to run out: a lease with pages goes back, as if another client wanted it.
@@ -326,7 +411,7 @@ impl State {
         let is_due = token != 0 && self.is_wanted && self.users == 0 && !self.is_returning && !is_confirmed;
         let to = self.to.filter(|_| is_due)?;
         self.is_returning = true;
-        self.clearing = has_pages.then_some(Clearing { held_back: HELD_BACK, is_met: false });
+        self.clearing = has_pages.then(Clearing::default);
         Some(Return { token, to, life, has_pages })
     }
 }
@@ -448,33 +533,67 @@ mod tests {
         assert_eq!((begin(&hold, To::Read, 2), hold.end(), hold.end()), (Way::Use(To::Change), None, None));
     }
 
+    fn fills(to: To, range: Range<u64>) -> Wish {
+        Wish { to, pages: Pages::Filled(range) }
+    }
+
     #[test]
-    fn cp2_requests_for_pages_are_served_while_pages_are_dropped() {
-        let pages = |to| Wish { to, is_for_pages: true };
-        let begin = |hold: &Hold, wish: Wish| {
-            hold.begin(wish, LIFE, true, Instant::now() + Duration::from_millis(500), || 9)
-        };
+    fn cp2_requests_outside_of_the_gap_wait_and_are_left_out() {
+        let clearing = Clearing { waiting: vec![0..10, 20..30, 25..40], ..Clearing::default() };
+        assert_eq!(clearing.next_gap(0, 100, 1000), Some(10..20));
+        assert_eq!(clearing.next_gap(20, 100, 1000), Some(40..140));
+        assert_eq!(clearing.next_gap(950, 100, 1000), Some(950..1000));
+        assert_eq!(clearing.next_gap(1000, 100, 1000), Some(1000..u64::MAX));
+        assert_eq!(clearing.next_gap(u64::MAX, 100, 1000), None);
+    }
+
+    #[test]
+    fn cp2_cp3_requests_that_the_kernel_waits_for_are_served() {
         let hold = granted(To::Change, 1);
         hold.end();
-        assert_eq!((begin(&hold, pages(To::Read)), hold.end()), (Way::Use(To::Change), None));
+        let soon = || Instant::now() + Duration::from_secs(5);
+        let begin = |wish: Wish| hold.begin(wish, LIFE, true, soon(), || 9);
+        assert_eq!((begin(fills(To::Read, 0..10)), hold.end()), (Way::Use(To::Change), None));
         assert!(hold.keeps_pages(LIFE));
         assert_eq!(hold.recall(1), Recalled::Now(Return { has_pages: true, ..back(To::Change, 1) }));
         assert!(!hold.keeps_pages(LIFE));
-        // The kernel waits for a page that it reads or writes.
-        assert_eq!(begin(&hold, pages(To::Change)), Way::Use(To::Change));
-        assert_eq!(hold.begin(To::Read, LIFE, true, Instant::now(), || 9), Way::Late, "other calls wait");
+        let calls = std::sync::atomic::AtomicU32::new(0);
+        let drop_pages = |gap: &Range<u64>| {
+            assert_eq!(*gap, if gap.start < 100 { 0..100 } else { 100..u64::MAX });
+            let first = calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            if first {
+                // The kernel waits for a page that it writes, and for one that it reads.
+                let written = Wish { to: To::Change, pages: Pages::Written };
+                assert_eq!(
+                    (begin(written), begin(fills(To::Change, 5..6))),
+                    (Way::Use(To::Change), Way::Use(To::Change))
+                );
+                assert_eq!(
+                    hold.begin(To::Read, LIFE, true, Instant::now(), || 9),
+                    Way::Late,
+                    "other calls wait"
+                );
+                assert_eq!((hold.end(), hold.end()), (None, None));
+            }
+        };
         std::thread::scope(|scope| {
-            let again = scope.spawn(|| hold.clear_again());
-            std::thread::sleep(Duration::from_millis(5));
-            assert_eq!(hold.end(), None);
-            assert!(again.join().unwrap(), "a page came in meanwhile");
+            // One behind the end waits until the lease has gone back, and then asks for another.
+            let waits = scope.spawn(|| begin(fills(To::Read, 500..600)));
+            while hold.state.lock().clearing.as_ref().is_some_and(|clearing| clearing.waiting.is_empty()) {
+                std::thread::yield_now();
+            }
+            hold.clear(500, |gap| {
+                assert!(gap.end <= 500 || gap.start >= 600, "{gap:?}");
+            });
+            assert!(!waits.is_finished());
+            hold.returned(1);
+            assert_eq!(waits.join().unwrap(), Way::Ask { token: 9, to: To::Read, is_held: false });
         });
-        assert!(!hold.clear_again());
-        hold.returned(1);
-        assert_eq!(begin(&hold, pages(To::Read)), Way::Ask { token: 9, to: To::Read, is_held: false });
-        hold.granted((9, To::Read, LIFE), true, false, true);
+        hold.granted((9, To::Change, LIFE), true, false, true);
         hold.end();
-        assert_eq!(hold.give_up_pages(), Some(Return { has_pages: true, ..back(To::Read, 9) }));
+        assert_eq!(hold.give_up_pages(), Some(Return { has_pages: true, ..back(To::Change, 9) }));
+        hold.clear(100, drop_pages);
+        assert_eq!(calls.into_inner(), 3, "the first gap twice");
     }
 
     #[test]

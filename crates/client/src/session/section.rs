@@ -8,6 +8,7 @@
 //! client-CL6: past the end of this client's term a lease is confirmed before each use: the MDT may have ended the session (mds-X10).
 //! client-CL7: an answer that confirms a lease changes nothing of what this client knows better.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -44,8 +45,8 @@ pub(crate) struct Recalls {
     drop_pages: RwLock<Option<DropPages>>,
 }
 
-/// Makes the kernel drop its pages of a file, dirty ones after it has written them. It may wait for answers to requests for pages.
-pub type DropPages = Box<dyn Fn(Fid) + Send + Sync>;
+/// Makes the kernel drop its pages of a range of a file, dirty ones after it has written them. It may wait for answers to requests for pages.
+pub type DropPages = Box<dyn Fn(Fid, &Range<u64>) + Send + Sync>;
 
 impl Recalls {
     /// client-EA1.
@@ -114,7 +115,7 @@ impl Fs {
         self.section_for(file, to.into(), deadline)
     }
 
-    /// As `section`. With `is_for_pages` the caller is the kernel, which keeps or writes pages.
+    /// As `section`, also for calls of the kernel about its pages.
     pub(crate) fn section_for(
         &self,
         file: &Arc<File>,
@@ -133,7 +134,7 @@ impl Fs {
             }
             return Ok(section);
         }
-        let Some(found) = self.take_lease(&mut section, wish)? else { return Ok(section) };
+        let Some(found) = self.take_lease(&mut section, wish.clone())? else { return Ok(section) };
         match found {
             Found::Settled => Ok(section),
             // What a dead session left is finished by the client that is alone with it.
@@ -181,7 +182,7 @@ impl Fs {
             let life = sharing.life();
             let new_token = || sharing.held.lock().new_token();
             let (token, to, is_held) =
-                match file.hold.begin(wish, life, self.id.leased.is_valid(), deadline, new_token) {
+                match file.hold.begin(wish.clone(), life, self.id.leased.is_valid(), deadline, new_token) {
                     Way::Use(held) => {
                         self.is_leased_now(section, held);
                         return Ok(None);
@@ -203,11 +204,11 @@ impl Fs {
             }
             let (attr, found) = asked?;
             // Inline content needs no lease but for pages: the MDT orders its reads and writes.
-            let is_worth = wish.is_for_pages || !file.is_inline();
+            let is_worth = wish.is_for_pages() || !file.is_inline();
             let is_kept =
                 is_worth && self.id.leased.is_valid() && sharing.held.lock().sections.len() <= KEPT_MAX;
             let is_doubtful = found == Found::LeftOver;
-            let old = file.hold.granted((token, to, life), is_kept, is_doubtful, wish.is_for_pages);
+            let old = file.hold.granted((token, to, life), is_kept, is_doubtful, wish.is_for_pages());
             self.is_leased_now(section, to);
             section.attr = Some(attr);
             old.into_iter().for_each(|old| self.leave(file.fid, old, deadline));
@@ -282,12 +283,9 @@ impl Fs {
 
     /// client-CP1.
     fn drop_pages(&self, file: &File) {
-        loop {
-            self.id.sharing.recalls.drop_pages.read().iter().for_each(|drop_pages| drop_pages(file.fid));
-            if !file.hold.clear_again() {
-                return;
-            }
-        }
+        let size = file.meta.lock().progress.size;
+        let drop_pages = self.id.sharing.recalls.drop_pages.read();
+        file.hold.clear(size, |gap| drop_pages.iter().for_each(|drop_pages| drop_pages(file.fid, gap)));
     }
 
     /// client-CL5. What fails is tried again later.

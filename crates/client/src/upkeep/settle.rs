@@ -260,9 +260,10 @@ impl Fs {
         round: &mut Round,
     ) -> Result<(), Fault> {
         self.check_round(snapshot, round)?;
-        // client-H1: beside other clients the file is read in its section only.
-        let section = self.section(file, To::Change, round.until_free())?;
+        // client-H1: beside other clients the file is read in its section only. No other client changes it under a shared lease.
         let due = file.meta.lock().cutting.is_some();
+        let to = if self.is_shared() && !due { To::Read } else { To::Change };
+        let section = self.section(file, to, round.until_free())?;
         if due {
             return self.cut_in_round(file, round);
         }

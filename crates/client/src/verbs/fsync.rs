@@ -27,8 +27,10 @@ impl Fs {
         let opened = self.opened(handle)?;
         let (file, deadline) = (&opened.file, self.deadline());
         self.check_poison(file)?;
-        let section = self.section(file, To::Change, deadline)?;
-        if file.meta.lock().cutting.is_some() {
+        let is_cut = file.meta.lock().cutting.is_some();
+        let to = if self.is_shared() && !is_cut { To::Read } else { To::Change };
+        let section = self.section(file, to, deadline)?;
+        if is_cut {
             self.finish_cut(file, deadline)?;
         }
         if section.is_among_others() {

@@ -16,7 +16,7 @@ use wire::object::{Capability, Read, ReadReply, ReportMissing};
 use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::files::{Body, File};
-use crate::cache::hold::{To, Wish};
+use crate::cache::hold::{Pages, To, Wish};
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::session::request::{Patience, Pending};
 use crate::session::section::Section;
@@ -42,7 +42,8 @@ impl Fs {
         into: &mut Buf,
     ) -> Result<(), Fault> {
         let to = if may_be_stored { To::Change } else { To::Read };
-        self.read_for(Wish { to, is_for_pages: true }, handle, offset, len, into)
+        let pages = Pages::Filled(offset..offset.saturating_add(len as u64));
+        self.read_for(Wish { to, pages }, handle, offset, len, into)
     }
 
     fn read_for(
@@ -57,13 +58,13 @@ impl Fs {
         let deadline = self.deadline();
         let mut tries = Tries::default();
         if self.is_shared()
-            && !wish.is_for_pages
+            && !wish.is_for_pages()
             && self.read_if_inline(&opened.file, offset, len, into, deadline)?
         {
             return Ok(());
         }
         loop {
-            let section = self.section_for(&opened.file, wish, deadline)?;
+            let section = self.section_for(&opened.file, wish.clone(), deadline)?;
             let body = opened.file.share_body(deadline)?;
             let stopped = match self.read_body(&opened.file, &body, offset, len, into, deadline) {
                 Ok(()) => return Ok(()),

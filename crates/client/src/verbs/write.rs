@@ -13,7 +13,7 @@ use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::content::Changing;
 use crate::cache::files::{Body, File, Opened};
-use crate::cache::hold::{To, Wish};
+use crate::cache::hold::{Pages, To, Wish};
 use crate::session::grants::Share;
 use crate::session::link::Link;
 use crate::session::request::IN_FLIGHT_MAX;
@@ -160,7 +160,14 @@ impl Fs {
         }
         let mut tries = Tries::default();
         loop {
-            let wish = Wish { to: To::Change, is_for_pages: has_pages };
+            let pages = match place {
+                Place::To(meta::Place::Within(_)) => Pages::Written,
+                Place::To(meta::Place::At(offset)) | Place::EndAt(offset) if has_pages => {
+                    Pages::Filled(offset..offset.saturating_add(data.len() as u64))
+                }
+                _ => Pages::None,
+            };
+            let wish = Wish { to: To::Change, pages };
             let section = self.section_for(file, wish, deadline)?;
             let seen_end = if let Place::EndAt(end) = place { Some(end) } else { None };
             let place = match place {

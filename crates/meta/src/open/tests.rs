@@ -1,6 +1,7 @@
 use types::*;
 use wire::meta::{FileState, OpenRead, OpenReadReply, OpenReply};
 use wire::object::RIGHT_READ;
+use wire::shared::Enter;
 
 use crate::Space;
 use crate::inode::{load_inode, store_inode};
@@ -115,6 +116,22 @@ fn an_open_for_reading_is_allowed_or_refused_as_any_open() {
     let open = ask(&mut w, f, true, BOB).unwrap().open.unwrap();
     let again = OpenRead { fid: f, read: false, held: open.cap, cred: cred(BOB), want: 0 };
     assert!(w.call(again).is_ok());
+}
+
+/// meta-J2: `stat` of a file that another session writes takes a shared lease.
+#[test]
+fn a_shared_lease_shows_attributes_to_users_who_may_not_read() {
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    w.edit(f, |inode| inode.attr.size = 5);
+    w.judged = Some(BOB);
+    let enter = |w: &mut World, exclusive, write| {
+        w.call(Enter { fid: f, token: 1, floor: 1, exclusive, write, now: Time::default(), held: None })
+    };
+    let open = enter(&mut w, false, false).unwrap().open.unwrap();
+    assert_eq!((open.inode.attr.size, open.cap), (5, None));
+    assert_eq!(enter(&mut w, true, false), Err(Code::Access));
+    assert_eq!(enter(&mut w, false, true), Err(Code::Access));
 }
 
 /// Unwritten ranges read as zeros. No content comes that is longer than wanted, is not inline, or is not read.

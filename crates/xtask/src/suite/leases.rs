@@ -1,17 +1,32 @@
-//! Leases of names between two mounts of real processes.
+//! Leases between two mounts of real processes.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use testkit::{Role, Wiring};
 
+use super::programs::{judge, script};
 use super::{Bench, Needs, Test};
 
-pub const OWN: &[(Needs, Test)] =
-    &[(Needs::Only(Wiring::Two), ("leases::a_stopped_mount_delays_a_change_by_its_term", stopped))];
+pub const TESTS: &[(Needs, Test)] =
+    &[(Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages))];
+
+pub const OWN: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Two), ("leases::a_stopped_mount_delays_a_change_by_its_term", stopped)),
+    (Needs::Only(Wiring::Two), ("leases::a_stopped_mount_gives_up_the_file_that_it_writes", stopped_writer)),
+];
+
+/// [S-several-mounts], [S-mmap] Reads, direct reads and mappings of both mounts after writes and stores of both, by one file.
+fn pages(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("pages")?;
+    let there = b.look(&dir);
+    let rounds = if b.scale.is_short() { "300" } else { "10000" };
+    judge(Command::new("python3").arg(script("pages.py")?).arg(dir).arg(there).arg(rounds), 1)
+}
 
 /// The term, and what two keep-alives and a busy machine take.
 const DELAY_MAX: Duration = Duration::from_secs(9);
@@ -57,5 +72,37 @@ fn stopped(b: &mut Bench) -> Result<()> {
     ensure!(mode == 0o640, "the mount shows mode {mode:o} of before it was stopped");
     ensure!(!file(&there, 4).exists() && !file(&there, 5).exists(), "it shows names that are gone");
     ensure!(file(&there, 100).exists() && file(&there, 6).exists(), "it does not show what is there");
+    Ok(())
+}
+
+/// The content leases of a stopped mount end with its term. Its session is looked at once a second, and the file is asked from its objects.
+const CONTENT_DELAY_MAX: Duration = Duration::from_secs(12);
+
+/// [S-leases], [S-dead-mount] A mount that is stopped while it holds the exclusive lease of a file delays readers by its term. They find all
+/// that it wrote. It does not write over later changes.
+fn stopped_writer(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("leased-content")?;
+    let here = dir.join("f");
+    fs::write(&here, vec![1; 300_000])?;
+    let there = b.look(&here);
+    let writer = File::options().read(true).write(true).open(&there)?;
+    writer.write_all_at(&[2; 200_000], 200_000)?;
+    b.cluster.freeze(Role::SecondMount)?;
+    let began = Instant::now();
+    let read = fs::read(&here);
+    let waited = began.elapsed();
+    let changed = File::options().write(true).open(&here).and_then(|f| f.write_all_at(&[3; 100], 0));
+    b.cluster.thaw(Role::SecondMount)?;
+    let read = read?;
+    changed?;
+    ensure!(waited < CONTENT_DELAY_MAX, "a read waited {waited:?} for a stopped mount");
+    let is_right =
+        read.len() == 400_000 && read[..200_000] == [1; 200_000] && read[200_000..] == [2; 200_000];
+    ensure!(is_right, "what the stopped mount had written is not there: {} bytes", read.len());
+    // Its session was ended, so its descriptor fails, or works on what is there now.
+    drop(writer.sync_all());
+    drop(writer);
+    let (read, again) = (fs::read(&here)?, fs::read(&there)?);
+    ensure!(read == again && read[..100] == [3; 100], "the mounts differ after the stopped one went on");
     Ok(())
 }

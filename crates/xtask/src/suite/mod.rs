@@ -215,6 +215,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(first::TESTS);
     tests.extend_from_slice(json::TESTS);
     tests.extend_from_slice(cases::TESTS);
+    tests.extend_from_slice(leases::TESTS);
     tests.extend_from_slice(changelog::TESTS);
     tests.extend_from_slice(mounting::TESTS);
     tests.extend_from_slice(handles::TESTS);
