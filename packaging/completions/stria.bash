@@ -22,6 +22,9 @@ _stria() {
             stria,changelog)
                 cmd="stria__subcmd__changelog"
                 ;;
+            stria,client)
+                cmd="stria__subcmd__client"
+                ;;
             stria,completions)
                 cmd="stria__subcmd__completions"
                 ;;
@@ -51,6 +54,9 @@ _stria() {
                 ;;
             stria,id2path)
                 cmd="stria__subcmd__id2path"
+                ;;
+            stria,lease)
+                cmd="stria__subcmd__lease"
                 ;;
             stria,mds)
                 cmd="stria__subcmd__mds"
@@ -93,6 +99,9 @@ _stria() {
                 ;;
             stria,version)
                 cmd="stria__subcmd__version"
+                ;;
+            stria,waiters)
+                cmd="stria__subcmd__waiters"
                 ;;
             stria__subcmd__bench,compare)
                 cmd="stria__subcmd__bench__subcmd__compare"
@@ -195,6 +204,24 @@ _stria() {
                 ;;
             stria__subcmd__changelog__subcmd__help,register)
                 cmd="stria__subcmd__changelog__subcmd__help__subcmd__register"
+                ;;
+            stria__subcmd__client,evict)
+                cmd="stria__subcmd__client__subcmd__evict"
+                ;;
+            stria__subcmd__client,help)
+                cmd="stria__subcmd__client__subcmd__help"
+                ;;
+            stria__subcmd__client,list)
+                cmd="stria__subcmd__client__subcmd__list"
+                ;;
+            stria__subcmd__client__subcmd__help,evict)
+                cmd="stria__subcmd__client__subcmd__help__subcmd__evict"
+                ;;
+            stria__subcmd__client__subcmd__help,help)
+                cmd="stria__subcmd__client__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__client__subcmd__help,list)
+                cmd="stria__subcmd__client__subcmd__help__subcmd__list"
                 ;;
             stria__subcmd__damage,clear)
                 cmd="stria__subcmd__damage__subcmd__clear"
@@ -340,6 +367,9 @@ _stria() {
             stria__subcmd__help,changelog)
                 cmd="stria__subcmd__help__subcmd__changelog"
                 ;;
+            stria__subcmd__help,client)
+                cmd="stria__subcmd__help__subcmd__client"
+                ;;
             stria__subcmd__help,completions)
                 cmd="stria__subcmd__help__subcmd__completions"
                 ;;
@@ -369,6 +399,9 @@ _stria() {
                 ;;
             stria__subcmd__help,id2path)
                 cmd="stria__subcmd__help__subcmd__id2path"
+                ;;
+            stria__subcmd__help,lease)
+                cmd="stria__subcmd__help__subcmd__lease"
                 ;;
             stria__subcmd__help,mds)
                 cmd="stria__subcmd__help__subcmd__mds"
@@ -411,6 +444,9 @@ _stria() {
                 ;;
             stria__subcmd__help,version)
                 cmd="stria__subcmd__help__subcmd__version"
+                ;;
+            stria__subcmd__help,waiters)
+                cmd="stria__subcmd__help__subcmd__waiters"
                 ;;
             stria__subcmd__help__subcmd__bench,compare)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__compare"
@@ -457,6 +493,12 @@ _stria() {
             stria__subcmd__help__subcmd__changelog,register)
                 cmd="stria__subcmd__help__subcmd__changelog__subcmd__register"
                 ;;
+            stria__subcmd__help__subcmd__client,evict)
+                cmd="stria__subcmd__help__subcmd__client__subcmd__evict"
+                ;;
+            stria__subcmd__help__subcmd__client,list)
+                cmd="stria__subcmd__help__subcmd__client__subcmd__list"
+                ;;
             stria__subcmd__help__subcmd__damage,clear)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__clear"
                 ;;
@@ -498,6 +540,9 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__gateway__subcmd__smb,status)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__smb__subcmd__status"
+                ;;
+            stria__subcmd__help__subcmd__lease,list)
+                cmd="stria__subcmd__help__subcmd__lease__subcmd__list"
                 ;;
             stria__subcmd__help__subcmd__mdt,backup)
                 cmd="stria__subcmd__help__subcmd__mdt__subcmd__backup"
@@ -555,6 +600,18 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__lease,help)
+                cmd="stria__subcmd__lease__subcmd__help"
+                ;;
+            stria__subcmd__lease,list)
+                cmd="stria__subcmd__lease__subcmd__list"
+                ;;
+            stria__subcmd__lease__subcmd__help,help)
+                cmd="stria__subcmd__lease__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__lease__subcmd__help,list)
+                cmd="stria__subcmd__lease__subcmd__help__subcmd__list"
                 ;;
             stria__subcmd__mdt,backup)
                 cmd="stria__subcmd__mdt__subcmd__backup"
@@ -707,7 +764,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost net mount mkfs mgs mds oss completions version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1322,6 +1379,124 @@ _stria() {
                     return 0
                     ;;
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client)
+            opts="-h --help list evict help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client__subcmd__evict)
+            opts="-j -h --dir --mgs --json --session --yes --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --session)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client__subcmd__help)
+            opts="list evict help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client__subcmd__help__subcmd__evict)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__client__subcmd__list)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2237,7 +2412,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench mdt ost net mount mkfs mgs mds oss completions version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2475,6 +2650,48 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__changelog__subcmd__register)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__client)
+            opts="list evict"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__client__subcmd__evict)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__client__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2813,6 +3030,34 @@ _stria() {
         stria__subcmd__help__subcmd__id2path)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__lease)
+            opts="list"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__lease__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -3286,6 +3531,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__waiters)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__id2path)
             opts="-0 -j -h --dir --null --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -3294,6 +3553,88 @@ _stria() {
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__lease)
+            opts="-h --help list help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__lease__subcmd__help)
+            opts="list help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__lease__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__lease__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__lease__subcmd__list)
+            opts="-j -h --dir --mgs --json --client --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --client)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4621,6 +4962,28 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__waiters)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use client::{Handle, Leave};
 use fusedev::{INodeNo, ReplyAttr, ReplyStatx, ReplyWrite, Request};
 use parking_lot::Mutex;
-use types::{Attr, Fault, Fid};
+use types::{Attr, Buf, Code, Fault, Fid};
 
 use crate::door::Door;
 use crate::inuse::{Begun, Told};
@@ -22,6 +22,8 @@ pub const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 /// How long the door keeps asking the kernel whether the thread of an extending call has run on. Such a thread only needs a processor. If
 /// the kernel has dropped the pages meanwhile, it cannot tell.
 const ASKED_MAX: Duration = Duration::from_millis(100);
+/// Longest wait of a page fill for a direct write; as long as a call of the client may take.
+const FILL_WAITS_MAX: Duration = Duration::from_secs(60);
 
 /// The reply that waits for attributes.
 pub enum AttrReply {
@@ -185,8 +187,30 @@ pub fn may_have_mapped(flags: fusedev::OpenFlags) -> bool {
     flags.acc_mode() == fusedev::OpenAccMode::O_RDWR
 }
 
-/// Registers open descriptors.
+/// Reads for pages, and open descriptors.
 impl Door {
+    /// Reads pages that the kernel keeps. fuse-G2: after direct writes of these pages. A direct write may wait for a lease that is given back,
+    /// and that for the kernel to drop the page which is read here. Such a page is read at once: it is dropped.
+    pub(crate) fn read_pages(
+        &self,
+        fid: Fid,
+        handle: Handle,
+        at: (u64, usize),
+        buf: &mut Buf,
+    ) -> Result<(), Fault> {
+        let range = at.0..at.0 + at.1 as u64;
+        let deadline = Instant::now() + FILL_WAITS_MAX;
+        loop {
+            let is_dropped = || self.fs.is_dropping_pages(fid);
+            let only_beside = !self.in_use.fill(fid, range.clone(), deadline, is_dropped);
+            let may_be_stored = self.in_use.may_be_stored(fid);
+            match self.fs.read_pages(handle, at, may_be_stored, only_beside, buf) {
+                Err(fault) if only_beside && fault.code == Code::NotReady && Instant::now() < deadline => {}
+                done => return done,
+            }
+        }
+    }
+
     pub(crate) fn note_opened(
         &self,
         fid: Fid,

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 use client::{DirItem, Fs, Handle, Leave, Mode, TimeOuts};
 use fusedev::*;
@@ -39,8 +39,6 @@ use crate::write::Place;
 /// `O_EXCL`, `O_TRUNC`, `O_APPEND` as the kernel sends them (equal on all of Linux's common processors).
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
-/// Longest wait of a page fill for a direct write; as long as a call of the client may take.
-const FILL_WAITS_MAX: Duration = Duration::from_secs(60);
 pub(crate) const O_NOATIME: i32 = 0o1000000;
 const O_APPEND: i32 = 0o2000;
 
@@ -389,12 +387,9 @@ impl Filesystem for Served {
     ) {
         // The kernel names an owner if it keeps no pages of what it reads.
         let is_for_pages = owner.is_none();
-        if is_for_pages {
-            self.in_use.fill(fid(ino), offset..offset + size as u64, Instant::now() + FILL_WAITS_MAX);
-        }
-        let (fh, size) = (handle(fh), size as usize);
+        let (ino, fh, size) = (fid(ino), handle(fh), size as usize);
         let read = |buf: &mut Buf| match is_for_pages {
-            true => self.fs.read_pages(fh, offset, size, self.in_use.may_be_stored(fid(ino)), buf),
+            true => self.read_pages(ino, fh, (offset, size), buf),
             false => self.fs.read(fh, offset, size, buf),
         };
         READ.with_borrow_mut(|buf| match read(buf) {

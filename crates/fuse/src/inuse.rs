@@ -24,6 +24,9 @@ pub const PASSES_MAX: u32 = 100;
 /// for that page's lock, the read must be answered first.
 const HELD_BACK: Duration = Duration::from_micros(300);
 
+/// A read that waits for a direct write looks so often whether its page is dropped.
+const LOOK_EACH: Duration = Duration::from_millis(1);
+
 #[derive(Default)]
 pub struct InUse {
     shards: [Shard; SHARDS],
@@ -153,13 +156,20 @@ impl InUse {
 
     // ---- fuse-G2 ----
 
-    /// Called before a read that may fill pages of the kernel: waits for direct writes to these pages, until `deadline`.
-    pub fn fill(&self, fid: Fid, range: Range<u64>, deadline: Instant) {
+    /// Called before a read that may fill pages of the kernel: waits for direct writes to these pages, until `deadline`. False: they are under
+    /// way still, and `is_dropped` says that the page is dropped after the read.
+    pub fn fill(
+        &self,
+        fid: Fid,
+        range: Range<u64>,
+        deadline: Instant,
+        is_dropped: impl Fn() -> bool,
+    ) -> bool {
         let shard = self.shard(fid);
         let mut nodes = shard.nodes.lock();
         let held_until = Instant::now() + HELD_BACK;
         loop {
-            let Some(node) = nodes.get_mut(&fid) else { return };
+            let Some(node) = nodes.get_mut(&fid) else { return true };
             node.is_filled = true;
             let is_held_long = Instant::now() >= held_until;
             let mut until = None;
@@ -170,10 +180,14 @@ impl InUse {
                     Step::Applying => until = Some(deadline),
                 }
             }
-            let Some(until) = until else { return };
-            let is_over = shard.applied.wait_until(&mut nodes, until).timed_out();
-            if is_over && until == deadline {
-                return;
+            let Some(until) = until else { return true };
+            if until == deadline && MutexGuard::unlocked(&mut nodes, &is_dropped) {
+                return false;
+            }
+            let is_over =
+                shard.applied.wait_until(&mut nodes, until.min(Instant::now() + LOOK_EACH)).timed_out();
+            if is_over && Instant::now() >= deadline {
+                return true;
             }
         }
     }

@@ -133,8 +133,8 @@ pub fn open_reply(
     Ok(OpenReply { inode: inode.shown(ctx, For::Using), cap })
 }
 
-/// The call `Enter`, after the executor has admitted it: an open of the content as it is now. A user who may not read the file gets its
-/// attributes and no capability: `stat` needs a shared lease of a file that another session writes.
+/// The call `Enter`, after the executor has admitted it: an open of the content as it is now. A user without the right to read the file gets
+/// its attributes and no capability: `stat` needs a shared lease of a file that another session writes.
 pub fn enter(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Enter) -> Result<EnterReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
     let right = if req.write { RIGHT_WRITE } else { RIGHT_READ };

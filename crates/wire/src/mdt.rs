@@ -1,5 +1,8 @@
 //! Statistics of an MDT for a tool: the space of its records, and their share in memory. Needs `RIGHT_ADMIN`.
 
+use types::*;
+
+use crate::Empty;
 use crate::codec::{bodies, calls};
 use crate::object::Capability;
 
@@ -45,8 +48,33 @@ bodies! {
         /// The reason why the target refuses all changes; empty if it accepts them.
         failure: String,
     }
+    /// Leases that clients hold, of names and of content. `fid`: only those of this file or directory; 0: all. Needs `RIGHT_ADMIN`.
+    MdtLeases { cap: Capability, fid: Fid }
+    MdtLeasesReply {
+        clients: Vec<ClientLeases>,
+        /// Leases of content, at most `LEASES_MAX`.
+        files: Vec<FileLease>,
+        /// Calls that wait for a lease of content, at most `LEASES_MAX`.
+        waits: Vec<LeaseWait>,
+        /// There are more than these.
+        more: bool,
+        /// Changes of names and attributes that wait for clients to forget.
+        changes_waiting: u64,
+    }
+    /// A session, milliseconds since it was heard of and until its leases end, and how many it holds: of directories and of files.
+    ClientLeases { session: SessionId, name: String, silent_ms: u64, left_ms: u64, dirs: u64, files: u64 }
+    /// `wanted_ms`: milliseconds since another session wanted it first; 0: none does.
+    FileLease { fid: Fid, session: SessionId, exclusive: bool, wanted_ms: u64 }
+    LeaseWait { fid: Fid, session: SessionId, exclusive: bool, waited_ms: u64 }
+    /// Ends a session, as if its client were dead. Needs `RIGHT_ADMIN`.
+    EvictSession { cap: Capability, session: SessionId }
 }
+
+/// Most leases in one answer.
+pub const LEASES_MAX: usize = 10_000;
 
 calls! {
     0x02c0 MdtStat => MdtStatReply, read;
+    0x02c1 MdtLeases => MdtLeasesReply, read;
+    0x02c2 EvictSession => Empty, read;
 }

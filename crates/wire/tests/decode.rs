@@ -51,7 +51,7 @@ macro_rules! all_types {
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
-                ost::OstStat, ost::OstSpace, mdt::MdtStat,
+                ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
@@ -59,7 +59,7 @@ macro_rules! all_types {
                 changelog::ListConsumers,
             }
             values {
-                notice::Taken, notice::Forgotten, notice::Wanted, fabric::PeerStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
+                notice::Taken, notice::Forgotten, notice::Wanted, mdt::ClientLeases, mdt::FileLease, mdt::LeaseWait, fabric::PeerStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
                 ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstIndex, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,

@@ -11,6 +11,7 @@ mod fsck;
 mod gateway;
 mod getstripe;
 mod ids;
+mod lease;
 mod mds;
 mod mdt;
 mod measure;
@@ -68,6 +69,9 @@ pub enum Command {
     Changelog(changelog::Changelog),
     Gateway(gateway::Gateway),
     Bench(bench::Bench),
+    Lease(lease::Lease),
+    Client(lease::Client),
+    Waiters(lease::Waiters),
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
     Net(net::Net),
@@ -98,6 +102,9 @@ impl Command {
             Command::Changelog(c) => c.run(),
             Command::Gateway(c) => c.run(),
             Command::Bench(c) => c.run(),
+            Command::Lease(c) => c.run(),
+            Command::Client(c) => c.run(),
+            Command::Waiters(c) => c.run(),
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Net(c) => c.run(),

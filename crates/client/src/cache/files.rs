@@ -76,6 +76,8 @@ pub(crate) struct Meta {
     pub knows_better: bool,
     /// The MDT knows, beside other clients, that the file is open here.
     pub is_noted: bool,
+    /// Beside other clients: the kernel has forgotten attributes from before this client began to write.
+    pub is_kernel_told: bool,
     /// Content that came with an open, and a counter of local changes: see `content.rs`.
     pub content: Kept,
     /// The generation counter of sharing in which this client made the file. While it holds, the file has no extended attributes.

@@ -35,8 +35,13 @@ const GAPS_MAX: u64 = 256;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Pages {
     None,
-    /// The kernel keeps pages of this range of bytes.
-    Filled(Range<u64>),
+    /// The kernel keeps pages of this range of bytes. `only_beside`: the call goes on only while pages are dropped (`Way::Again`). `is_read`: it
+    /// changes nothing, so while pages are dropped a lease of any kind will do.
+    Filled {
+        range: Range<u64>,
+        only_beside: bool,
+        is_read: bool,
+    },
     /// It writes dirty pages.
     Written,
 }
@@ -122,6 +127,8 @@ pub(crate) enum Way {
     Ask { token: u64, to: To, is_held: bool },
     /// The deadline has passed.
     Late,
+    /// Pages are dropped no more.
+    Again,
 }
 
 /// A lease that its holder gives back, and then calls `returned` or `put_off`.
@@ -166,7 +173,11 @@ impl Hold {
                 state.has_pages |= pages != Pages::None;
                 return Way::Use(state.to.unwrap_or(to));
             }
-            if state.clearing.is_some() && suffices {
+            if matches!(pages, Pages::Filled { only_beside: true, .. }) && state.clearing.is_none() {
+                return Way::Again;
+            }
+            let is_read = matches!(pages, Pages::Filled { is_read: true, .. });
+            if state.clearing.is_some() && (suffices || is_read) {
                 match &pages {
                     Pages::None => {}
                     // client-CP3.
@@ -174,7 +185,7 @@ impl Hold {
                         state.users += 1;
                         return Way::Use(state.to.unwrap_or(to));
                     }
-                    Pages::Filled(range) => {
+                    Pages::Filled { range, .. } => {
                         if self.is_served_while_clearing(&mut state, range, deadline) {
                             state.users += 1;
                             return Way::Use(state.to.unwrap_or(to));
@@ -249,6 +260,10 @@ impl Hold {
     pub fn is_exclusive(&self, life: u64) -> bool {
         let state = self.state.lock();
         state.is_of(life) && state.to == Some(To::Change)
+    }
+
+    pub fn is_clearing(&self) -> bool {
+        self.state.lock().clearing.is_some()
     }
 
     /// The kernel keeps the pages that it has over an open.
@@ -534,7 +549,7 @@ mod tests {
     }
 
     fn fills(to: To, range: Range<u64>) -> Wish {
-        Wish { to, pages: Pages::Filled(range) }
+        Wish { to, pages: Pages::Filled { range, only_beside: false, is_read: true } }
     }
 
     #[test]

@@ -189,6 +189,7 @@ impl Fs {
                     }
                     Way::Ask { token, to, is_held } => (token, to, is_held),
                     Way::Late => return Err(late(file.fid)),
+                    Way::Again => return Err(Code::NotReady.into()),
                 };
             let asked = self.enter(&file, token, to, (is_held, life), deadline);
             let is_over = sharing.life() != life;
@@ -362,6 +363,11 @@ impl Fs {
             Some(file) => self.section(&file, To::Change, self.deadline()).map(drop),
             None => Ok(()),
         }
+    }
+
+    /// The kernel's pages of the file are being dropped, because another client wants it.
+    pub fn is_dropping_pages(&self, fid: Fid) -> bool {
+        self.is_shared() && self.files.get(fid).is_some_and(|file| file.hold.is_clearing())
     }
 
     /// The content is in the MDT's record. Whether that is so may change at any time.

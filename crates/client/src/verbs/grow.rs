@@ -61,9 +61,9 @@ impl Fs {
                 switched => break (cap, switched.map_err(Stopped::Failed)?, answer.mark),
             }
         };
-        if self.is_shared() {
-            self.id.leased.kernel_forgets(file.fid);
-        }
+        // It is written from here on.
+        file.meta.lock().is_kernel_told = false;
+        self.tell_kernel_of_writing(file);
         body.is_loaded = true;
         body.layout = inode.layout;
         let mut meta = file.meta.lock();

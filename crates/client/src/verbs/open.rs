@@ -173,8 +173,8 @@ impl Fs {
         if let Some(old) = &body.layout {
             self.id.gone.add(file.fid, Some(old.generation));
         }
-        if self.is_shared() {
-            self.id.leased.kernel_forgets(file.fid);
+        if is_written(inode.state) {
+            self.tell_kernel_of_writing(file);
         }
         body.is_loaded = true;
         body.layout = inode.layout;
@@ -217,6 +217,21 @@ impl Fs {
         Ok(found)
     }
 
+    /// Once for each time that a file is open: this client begins to write it. From then on other clients may change its size without a word
+    /// from the MDT (client-CL5), so the kernel asks before it shows the attributes that it has. A notice makes the kernel ignore an answer
+    /// about attributes that is under way. So none is sent while such a request is served.
+    pub(crate) fn tell_kernel_of_writing(&self, file: &File) {
+        let is_due = {
+            let mut meta = file.meta.lock();
+            let is_due = self.is_shared() && meta.writers > 0 && !meta.is_kernel_told;
+            meta.is_kernel_told |= is_due;
+            is_due
+        };
+        if is_due {
+            self.id.leased.kernel_forgets(file.fid);
+        }
+    }
+
     /// As `take_open`, of an answer that confirms the lease of the file.
     pub(crate) fn take_open_leased(
         &self,
@@ -253,8 +268,8 @@ impl Fs {
         if attr.kind != Kind::File {
             return Ok(Found::Settled);
         }
-        if matches!(inode.state, FileState::Shared { .. }) && self.is_shared() {
-            self.id.leased.kernel_forgets(attr.fid);
+        if matches!(inode.state, FileState::Shared { .. }) {
+            self.tell_kernel_of_writing(file);
         }
         let mine = self.session();
         let found = match inode.state {

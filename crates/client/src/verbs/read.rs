@@ -33,16 +33,18 @@ impl Fs {
     }
 
     /// As `read`, for pages that the kernel keeps. `may_be_stored`: a program may change them through a mapping, and no call tells of that.
+    /// `only_beside`: the caller has seen `is_dropping_pages`. If that is over, or ends before the call can go on, it is `NotReady`.
     pub fn read_pages(
         &self,
         handle: Handle,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
         may_be_stored: bool,
+        only_beside: bool,
         into: &mut Buf,
     ) -> Result<(), Fault> {
         let to = if may_be_stored { To::Change } else { To::Read };
-        let pages = Pages::Filled(offset..offset.saturating_add(len as u64));
+        let pages =
+            Pages::Filled { range: offset..offset.saturating_add(len as u64), only_beside, is_read: true };
         self.read_for(Wish { to, pages }, handle, offset, len, into)
     }
 

@@ -163,7 +163,8 @@ impl Fs {
             let pages = match place {
                 Place::To(meta::Place::Within(_)) => Pages::Written,
                 Place::To(meta::Place::At(offset)) | Place::EndAt(offset) if has_pages => {
-                    Pages::Filled(offset..offset.saturating_add(data.len() as u64))
+                    let range = offset..offset.saturating_add(data.len() as u64);
+                    Pages::Filled { range, only_beside: false, is_read: false }
                 }
                 _ => Pages::None,
             };

@@ -97,26 +97,26 @@ fn g2_pages_that_were_never_filled_need_no_clearing() {
     let begun = table.begin_direct(F, 100, 10).unwrap();
     assert_eq!((begun.must_clear, begun.range.clone()), (false, 0..PAGE));
     table.end_direct(&begun);
-    table.fill(F, 0..PAGE, soon());
+    table.fill(F, 0..PAGE, soon(), || false);
     assert!(table.begin_direct(F, 100, 10).unwrap().must_clear);
 }
 
 #[test]
 fn g2_pages_that_are_filled_while_they_are_dropped_are_dropped_again() {
     let table = opened();
-    table.fill(F, 0..PAGE, soon());
+    table.fill(F, 0..PAGE, soon(), || false);
     let begun = table.begin_direct(F, 0, 10).unwrap();
-    table.fill(F, PAGE..2 * PAGE, soon());
+    table.fill(F, PAGE..2 * PAGE, soon(), || false);
     assert!(!table.clear_again(&begun, 1), "another page");
     table.end_direct(&begun);
     let begun = table.begin_direct(F, 0, 10).unwrap();
     // The kernel waits for the lock of this page, so the read goes on in the end.
-    table.fill(F, 0..1, soon());
+    table.fill(F, 0..1, soon(), || false);
     assert!(table.clear_again(&begun, 1));
     assert!(!table.clear_again(&begun, 2));
     table.end_direct(&begun);
     let begun = table.begin_direct(F, 0, 10).unwrap();
-    table.fill(F, 0..1, soon());
+    table.fill(F, 0..1, soon(), || false);
     assert!(!table.clear_again(&begun, PASSES_MAX), "it ends");
 }
 
@@ -124,7 +124,7 @@ fn g2_pages_that_are_filled_while_they_are_dropped_are_dropped_again() {
 #[test]
 fn g2_a_read_that_is_held_back_goes_behind_the_write() {
     let table = opened();
-    table.fill(F, 0..PAGE, soon());
+    table.fill(F, 0..PAGE, soon(), || false);
     let is_written = std::sync::atomic::AtomicBool::new(false);
     let mut passes = Vec::new();
     for _ in 0..50 {
@@ -132,7 +132,7 @@ fn g2_a_read_that_is_held_back_goes_behind_the_write() {
         let begun = table.begin_direct(F, 0, 10).unwrap();
         std::thread::scope(|s| {
             let read = s.spawn(|| {
-                table.fill(F, 0..PAGE, soon());
+                table.fill(F, 0..PAGE, soon(), || false);
                 is_written.load(std::sync::atomic::Ordering::SeqCst)
             });
             let mut pass = 1;
@@ -153,11 +153,11 @@ fn g2_a_read_that_is_held_back_goes_behind_the_write() {
 fn g2_a_read_waits_for_the_direct_write_to_its_pages() {
     let table = opened();
     let begun = table.begin_direct(F, 0, 10).unwrap();
-    table.fill(F, PAGE..2 * PAGE, soon());
+    table.fill(F, PAGE..2 * PAGE, soon(), || false);
     let (done, written) = (std::sync::mpsc::channel(), std::sync::atomic::AtomicBool::new(false));
     std::thread::scope(|s| {
         s.spawn(|| {
-            table.fill(F, 0..PAGE, soon());
+            table.fill(F, 0..PAGE, soon(), || false);
             assert!(written.load(std::sync::atomic::Ordering::SeqCst));
             done.0.send(()).unwrap();
         });
@@ -168,5 +168,5 @@ fn g2_a_read_waits_for_the_direct_write_to_its_pages() {
     // A read waits for a write that never ends until its deadline.
     let _begun = table.begin_direct(F, 0, 10).unwrap();
     table.clear_again(&_begun, PASSES_MAX);
-    table.fill(F, 0..PAGE, Instant::now());
+    table.fill(F, 0..PAGE, Instant::now(), || false);
 }

@@ -287,24 +287,31 @@ impl Core {
         session.notices.listen(req, answer).ok_or_else(no_line)
     }
 
-    /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins.
+    /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins: after its
+    /// last request, and before its leases go to sessions that wait for them.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
+        // If this fails, the session stays and is evicted later.
+        self.begin_era()?;
         let session = self.sessions.get(id);
         // mds-L4: noted before the session leaves the list, and exact once it has.
         session.iter().for_each(|session| self.leases.evicted(session.id, u64::MAX));
-        let ended = self.end_session(id);
+        let ended = self.end_session_by(id, true);
         session.iter().for_each(|session| self.leases.evicted(session.id, session.lease_ends_ms()));
         ended?;
         if let Some(session) = session {
             let why = "the MDT heard nothing of the client, or waited too long for it".into();
             session.notices.push(&Evicted { why });
         }
-        self.begin_era()
+        Ok(())
+    }
+
+    pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
+        self.end_session_by(id, false)
     }
 
     /// Reaps the session's orphans and removes the session. Its record is deleted only if no orphan was added since the look, so that no
     /// request of the session slips between. The caller holds `ending`, and no leadership: the look may pass a million orphans of others.
-    pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
+    fn end_session_by(&self, id: SessionId, is_evicted: bool) -> Result<(), Fault> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let mut is_last = false;
         while !is_last {
@@ -324,6 +331,10 @@ impl Core {
         assert!(self.sessions.get(id).is_none(), "mds-K2: a session leaves the list before its locks go");
         self.drop_locks(id);
         assert!(!self.locks.is_awaited(id), "mds-K1: no grace period waits for an ended session");
+        if is_evicted && let Err(fault) = self.begin_era() {
+            // The era from before its last requests stands.
+            tracing::debug!(%fault, "no new era after the end of a session");
+        }
         self.sharers.forget(id);
         self.leases.ended();
         Ok(())

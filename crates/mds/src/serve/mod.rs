@@ -12,7 +12,7 @@ use net::Answer;
 use types::{Code, Fault, Incarnation, SessionId};
 use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
-use wire::mdt::MdtStat;
+use wire::mdt::{EvictSession, MdtLeases, MdtStat};
 use wire::meta::Counts;
 use wire::notice::Listen;
 use wire::purge::Dying;
@@ -102,6 +102,8 @@ impl Core {
             0x02a0..=0x02a4 => self.on_changelog_call(head, body),
             TargetStat::CALL => self.target_stat().map(plain),
             MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
+            MdtLeases::CALL => self.on_leases(&parse(body)?).map(plain),
+            EvictSession::CALL => self.on_evict(&parse(body)?).map(plain),
             Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),

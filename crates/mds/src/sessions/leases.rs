@@ -285,6 +285,18 @@ impl Leases {
         self.is_untidy.fetch_or(!ghosts.is_empty(), Ordering::SeqCst);
     }
 
+    /// How many directories among those of which `is_it` holds each session has leased.
+    pub fn by_session(&self, is_it: impl Fn(Fid) -> bool) -> HashMap<SessionId, u64> {
+        let mut counts = HashMap::new();
+        for shard in &self.tables {
+            let table = shard.table.lock();
+            for (_, holders) in table.all().filter(|(fid, _)| is_it(*fid)) {
+                holders.iter().for_each(|(session, _)| *counts.entry(*session).or_default() += 1);
+            }
+        }
+        counts
+    }
+
     /// Leases held, one for each directory and session.
     pub fn held(&self) -> usize {
         self.tables.iter().map(|shard| shard.table.lock().held()).sum()

@@ -11,6 +11,7 @@ pub mod leases;
 pub mod locks;
 pub mod overdue;
 pub mod shared;
+mod told;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -437,6 +437,10 @@ impl Sharers {
         Ok(())
     }
 
+    pub fn with_leases(&self, look: &mut dyn FnMut(&Turns)) {
+        look(&self.state.lock().sections);
+    }
+
     pub fn holds(&self, session: SessionId, fid: Fid, token: u64) -> bool {
         self.state.lock().sections.holds(fid, (session, token))
     }

@@ -63,7 +63,7 @@ fn enable_gateways(b: &Bench, mount: &str, path: &str) -> Result<()> {
 /// The schema of a command line: its first words that are no options or paths.
 fn schema_of(line: &str) -> Result<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let with_verb = ["bench", "changelog", "damage", "mdt", "mkfs", "net", "ost", "scrub"];
+    let with_verb = ["bench", "changelog", "client", "damage", "lease", "mdt", "mkfs", "net", "ost", "scrub"];
     let first = *words.first().context("a command")?;
     let names = match first {
         "gateway" => &words[..3],
@@ -86,6 +86,9 @@ fn every_command(b: &mut Bench) -> Result<()> {
     enable_gateways(b, &mount, "/json")?;
     let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
     let mgs = b.cluster.mgs();
+    let (_, clients) = stria(b, &format!("client list -j {mount}"))?;
+    let clients: serde_json::Value = serde_json::from_str(&clients)?;
+    let session = clients[0]["session"].as_str().context("a mount has a session")?;
     let lines = format!(
         "version -j
          up --dir own --osts 1 --ost-size 256M --mdt-size 256M -j
@@ -112,6 +115,10 @@ fn every_command(b: &mut Bench) -> Result<()> {
          changelog list -j {mount}
          changelog read -j json {mount}
          mdt stat -j {mount}
+         lease list -j {mount}
+         client list -j {mount}
+         client evict -j --session {session} {mount}
+         waiters -j {mount}
          net stat -j {mount}
          net trace -j -n 1 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
@@ -151,7 +158,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
         for value in values {
             let value = serde_json::from_str(value).with_context(|| format!("{line}: no JSON: {value}"))?;
             schemas.check(&schema, &value).with_context(|| format!("{line}: {value}"))?;
-            let is_empty = value.as_array().is_some_and(Vec::is_empty) && !line.starts_with("damage list");
+            let may_be_empty = ["damage list", "lease list"].iter().any(|few| line.starts_with(few));
+            let is_empty = value.as_array().is_some_and(Vec::is_empty) && !may_be_empty;
             ensure!(!is_empty, "{line}: the list is empty, which shows nothing of its form");
         }
         seen.insert(schema);
@@ -177,6 +185,9 @@ fn tables(b: &mut Bench) -> Result<()> {
          changelog list {mount}
          changelog read --lustre some-consumer {mount}
          mdt stat {mount}
+         lease list {mount}
+         client list {mount}
+         waiters {mount}
          net stat {mount}
          net trace -n 3 --seconds 10 {mount}
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create

@@ -102,7 +102,15 @@ fn stopped_writer(b: &mut Bench) -> Result<()> {
     // Its session was ended, so its descriptor fails, or works on what is there now.
     drop(writer.sync_all());
     drop(writer);
-    let (read, again) = (fs::read(&here)?, fs::read(&there)?);
+    // Until the kernel has told of the close, the file is errored there.
+    let until = Instant::now() + Duration::from_secs(10);
+    let again = loop {
+        match fs::read(&there) {
+            Err(_) if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
+            again => break again?,
+        }
+    };
+    let read = fs::read(&here)?;
     ensure!(read == again && read[..100] == [3; 100], "the mounts differ after the stopped one went on");
     Ok(())
 }

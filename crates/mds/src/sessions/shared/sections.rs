@@ -104,6 +104,7 @@ pub struct Turns {
 /// A lease that another session wants.
 #[derive(Clone, Copy)]
 pub struct Recalled {
+    pub since: Instant,
     told: Instant,
     /// The last request of a session that wants it.
     wanted: Instant,
@@ -123,7 +124,13 @@ struct Sections {
     inside: BTreeMap<Id, bool>,
     /// mds-Y3.
     exclusive: usize,
-    queue: VecDeque<(Section, Instant)>,
+    queue: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    section: Section,
+    since: Instant,
+    asked: Instant,
 }
 
 impl Turns {
@@ -177,7 +184,7 @@ impl Turns {
                 is_due
             }
             None => {
-                self.recalled.insert((fid, *id), Recalled { told: now, wanted: now });
+                self.recalled.insert((fid, *id), Recalled { since: now, told: now, wanted: now });
                 true
             }
         };
@@ -212,7 +219,7 @@ impl Turns {
         self.by_fid.retain(|_, sections| {
             sections.inside.retain(|(s, _), _| *s != session);
             sections.exclusive = sections.inside.values().filter(|exclusive| **exclusive).count();
-            sections.queue.retain(|(s, _)| s.session != session);
+            sections.queue.retain(|w| w.section.session != session);
             !sections.is_over()
         });
     }
@@ -227,6 +234,20 @@ impl Turns {
     }
     pub fn is_held_elsewhere(&self, fid: Fid, session: SessionId) -> bool {
         self.by_fid.get(&fid).is_some_and(|of| of.inside.keys().any(|(s, _)| *s != session))
+    }
+
+    /// Leases held: file, session, and whether it is exclusive; and since when another session wants it.
+    pub fn held(&self) -> impl Iterator<Item = (Fid, Id, bool, Option<Instant>)> {
+        let since = |fid: Fid, id: Id| self.recalled.get(&(fid, id)).map(|recalled| recalled.since);
+        self.by_fid.iter().flat_map(move |(fid, of)| {
+            of.inside.iter().map(move |(id, exclusive)| (*fid, *id, *exclusive, since(*fid, *id)))
+        })
+    }
+    /// Requests that wait: since when.
+    pub fn waits(&self) -> impl Iterator<Item = (Fid, Section, Instant)> {
+        self.by_fid
+            .iter()
+            .flat_map(|(fid, of)| of.queue.iter().map(|waiting| (*fid, waiting.section, waiting.since)))
     }
 
     #[cfg(test)]
@@ -249,16 +270,16 @@ fn release(places: &mut HashMap<SessionId, usize>, session: SessionId) {
 
 impl Sections {
     fn has(&self, who: &Section) -> bool {
-        self.inside.contains_key(&who.id()) || self.queue.iter().any(|(s, _)| s.id() == who.id())
+        self.inside.contains_key(&who.id()) || self.queue.iter().any(|w| w.section.id() == who.id())
     }
 
     /// mds-X3: those that are not asked for any more, but for `who`, lose their places.
     fn pass_silent(&mut self, who: &Section, now: Instant) -> Vec<SessionId> {
         let mut gone = Vec::new();
-        self.queue.retain(|(s, asked)| {
-            let stays = s.id() == who.id() || now.duration_since(*asked) < ASKS_WITHIN;
+        self.queue.retain(|Waiting { section, asked, .. }| {
+            let stays = section.id() == who.id() || now.duration_since(*asked) < ASKS_WITHIN;
             if !stays {
-                gone.push(s.session);
+                gone.push(section.session);
             }
             stays
         });
@@ -270,23 +291,23 @@ impl Sections {
             return true;
         }
         let is_free = self.against(&who).next().is_none();
-        let at = self.queue.iter().position(|(s, _)| s.id() == who.id()).unwrap_or(self.queue.len());
+        let at = self.queue.iter().position(|w| w.section.id() == who.id()).unwrap_or(self.queue.len());
         // mds-Y5.
         let goes_with = |s: &Section| s.session == who.session || !(s.exclusive || who.exclusive);
-        let is_turn = self.queue.iter().take(at).all(|(s, _)| goes_with(s));
+        let is_turn = self.queue.iter().take(at).all(|w| goes_with(&w.section));
         if is_turn && is_free {
             self.begin(who);
             return true;
         }
         match self.queue.get_mut(at) {
-            Some((_, asked)) => *asked = now,
-            None => self.queue.push_back((who, now)),
+            Some(waiting) => waiting.asked = now,
+            None => self.queue.push_back(Waiting { section: who, since: now, asked: now }),
         }
         false
     }
 
     fn begin(&mut self, who: Section) {
-        self.queue.retain(|(s, _)| s.id() != who.id());
+        self.queue.retain(|w| w.section.id() != who.id());
         let old = self.inside.insert(who.id(), who.exclusive);
         self.exclusive += usize::from(who.exclusive);
         self.exclusive -= usize::from(old == Some(true));
@@ -297,7 +318,7 @@ impl Sections {
         let was_inside = self.inside.remove(&id);
         self.exclusive -= usize::from(was_inside == Some(true));
         let before = self.queue.len();
-        self.queue.retain(|(s, _)| s.id() != id);
+        self.queue.retain(|w| w.section.id() != id);
         was_inside.is_some() || self.queue.len() < before
     }
 
