@@ -5,6 +5,7 @@
 mod common;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use client::{Allocate, Fs, OpenFlags, SetAttr, Settings};
 use common::{Cluster, MDT, Wiring, inode, pattern};
@@ -298,4 +299,46 @@ fn many_flushes_at_once_are_all_answered_by_few_threads() {
     });
     let (workers, _) = cluster.server.load();
     assert!(workers < 20, "{workers} threads serve");
+}
+
+/// client-CL1, client-CL5: a lease serves all calls until another client wants the file. The first call there brings what is new.
+#[test]
+fn calls_under_a_lease_ask_the_mdt_nothing() {
+    both(|wiring| {
+        let cluster = Cluster::with_inline_max(wiring, 2, 0);
+        let heard = Heard::over(&cluster);
+        let settings = || Settings { commit_interval: Duration::from_secs(600), ..cluster.settings() };
+        let (a, b) = (cluster.mount_with(settings()), cluster.mount_with(settings()));
+        let asked = || {
+            let mut calls = heard.take();
+            // Sent once for each target.
+            calls.retain(|call| call != "CatchUp");
+            calls.sort();
+            calls
+        };
+        let flags = OpenFlags { exclusive: true, ..OpenFlags::read_write() };
+        let (attr, ha) = a.create(Fid::ROOT, b"f", 0o644, flags, &Cred::root()).unwrap();
+        a.write(ha, 0, &pattern(1, 5000)).unwrap();
+        asked();
+        let mut all = pattern(1, 5000);
+        for n in 0..20 {
+            let more = pattern(n, 3000);
+            a.append(ha, &more).unwrap();
+            all.extend(more);
+            assert!(common::read(&a, ha, 0, 100_000).unwrap() == all);
+        }
+        assert_eq!(asked(), [""; 0], "{wiring:?}");
+        let hb = b.open(attr.fid, OpenFlags::read_only()).unwrap().0;
+        assert_eq!(asked(), ["Enter", "Leave", "OpenRead", "Settle"], "{wiring:?}");
+        for _ in 0..20 {
+            assert!(common::read(&b, hb, 0, 100_000).unwrap() == all);
+        }
+        assert_eq!(asked(), [""; 0], "{wiring:?}");
+        a.write(ha, 0, b"new").unwrap();
+        all[..3].copy_from_slice(b"new");
+        assert_eq!(asked(), ["Enter", "Leave"], "{wiring:?}");
+        assert!(common::read(&b, hb, 0, 100_000).unwrap() == all);
+        assert_eq!(asked(), ["Enter", "Leave", "Settle"], "{wiring:?}");
+        assert_eq!(b.getattr(attr.fid).unwrap().size, all.len() as u64);
+    });
 }

@@ -414,13 +414,19 @@ fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
 #[test]
 fn random_calls_of_two_clients_equal_one_array() {
     let seed = std::env::var("STRIA_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(11);
-    random_calls(seed, 3 * MIB, 300_000);
+    random_calls(seed, 3 * MIB, 300_000, false);
     // Inline, until a write goes past that; then emptied.
-    random_calls(seed, 70_000, 9000);
+    random_calls(seed, 70_000, 9000, false);
 }
 
-fn random_calls(seed: u64, offset_max: usize, len_max: usize) {
-    let (_cluster, a, b) = two(3);
+/// client-H4: leases that outlive the MDT exclude the other client as before.
+#[test]
+fn random_calls_of_two_clients_go_on_over_restarts_of_the_mdt() {
+    random_calls(12, 3 * MIB, 300_000, true);
+}
+
+fn random_calls(seed: u64, offset_max: usize, len_max: usize, has_restarts: bool) {
+    let (mut cluster, a, b) = two(3);
     let mut rng = disk::SplitMix::new(seed);
     let (fid, ha) = make(&a, "f");
     let hb = open(&b, fid);
@@ -429,6 +435,11 @@ fn random_calls(seed: u64, offset_max: usize, len_max: usize) {
         let (fs, h) = if rng.next_u64().is_multiple_of(2) { (&a, ha) } else { (&b, hb) };
         let at = (rng.next_u64() % offset_max as u64) as usize;
         let len = 1 + (rng.next_u64() % len_max as u64) as usize;
+        match step % 100 {
+            49 if has_restarts => cluster.crash_mdt(Crash::KeepAll),
+            99 if has_restarts => cluster.restart_mdt_cleanly(),
+            _ => {}
+        }
         match rng.next_u64() % 8 {
             0..3 => {
                 let data = pattern(step, len);
@@ -462,7 +473,7 @@ fn random_calls(seed: u64, offset_max: usize, len_max: usize) {
     }
     b.shutdown().expect("shutdown");
     a.shutdown().expect("shutdown");
-    let c = _cluster.mount();
+    let c = cluster.mount();
     let hc = open(&c, fid);
     assert!(read(&c, hc, 0, 8 * MIB).expect("read") == model);
     let report = client::fsck::check(&c, &common::SECRET).expect("check").findings;

@@ -9,6 +9,8 @@
 //!     range out: these pages are locked and empty. One within the present gap may keep the kernel from dropping pages. It is held back for
 //!     a moment, and then served under the lease that goes back, after which the gap is dropped again.
 //! client-CP3: a write of dirty pages is served at once, since the kernel waits for it.
+//! client-CP4: pages of a lease whose session has ended are old. They are dropped, and dirty ones among them are not written: other clients
+//!     may have changed the file since.
 //! client-CL4: a lease belongs to a *life*, which ends with the session or when this client is alone. A lease of another life is none.
 
 use std::ops::Range;
@@ -89,6 +91,8 @@ struct State {
     is_returning: bool,
     /// client-CP1: the kernel may have pages.
     has_pages: bool,
+    /// client-CP4: the kernel may have pages of a lease of another life.
+    has_old_pages: bool,
     /// client-CP2: the pass that drops them.
     clearing: Option<Clearing>,
     /// A target refused what was known of the file, so the MDT is asked before the next use.
@@ -129,6 +133,8 @@ pub(crate) enum Way {
     Late,
     /// Pages are dropped no more.
     Again,
+    /// client-CP4: the dirty page is not written.
+    Old,
 }
 
 /// A lease that its holder gives back, and then calls `returned` or `put_off`.
@@ -166,6 +172,9 @@ impl Hold {
         let mut state = self.state.lock();
         loop {
             state.end_if_of_another(life);
+            if state.has_old_pages && pages == Pages::Written {
+                return Way::Old;
+            }
             let suffices = state.token != 0 && state.to >= Some(to);
             let covers = suffices && !state.is_wanted && !state.is_returning;
             if covers && is_valid && !state.is_doubtful {
@@ -260,6 +269,24 @@ impl Hold {
     pub fn is_exclusive(&self, life: u64) -> bool {
         let state = self.state.lock();
         state.is_of(life) && state.to == Some(To::Change)
+    }
+
+    /// client-CP4: true if the caller drops the pages, and then calls `old_pages_dropped`.
+    pub fn has_old_pages(&self, life: u64) -> bool {
+        let mut state = self.state.lock();
+        state.end_if_of_another(life);
+        state.has_old_pages
+    }
+    pub fn old_pages_dropped(&self) {
+        self.state.lock().has_old_pages = false;
+    }
+
+    /// This client is alone: no lease is needed, and what the kernel has is what there is.
+    pub fn is_alone(&self) {
+        let mut state = self.state.lock();
+        if !state.is_returning {
+            state.clear();
+        }
     }
 
     pub fn is_clearing(&self) -> bool {
@@ -412,6 +439,7 @@ impl State {
     /// client-CL4.
     fn end_if_of_another(&mut self, life: u64) {
         if self.token != 0 && self.life != life && !self.is_returning {
+            self.has_old_pages |= self.has_pages;
             self.clear();
         }
     }
@@ -618,5 +646,21 @@ mod tests {
         let way = hold.begin(To::Read, LIFE + 1, true, Instant::now(), || 2);
         assert_eq!(way, Way::Ask { token: 2, to: To::Read, is_held: false });
         assert_eq!((hold.refused(2), hold.recall(1)), (None, Recalled::Unknown));
+        assert!(!hold.has_old_pages(LIFE + 1));
+    }
+
+    #[test]
+    fn cp4_dirty_pages_of_an_ended_lease_are_not_written() {
+        let written = || Wish { to: To::Change, pages: Pages::Written };
+        let hold = Hold::default();
+        let begin = |wish: Wish, life| hold.begin(wish, life, true, Instant::now(), || 2);
+        begin(fills(To::Change, 0..10), LIFE);
+        hold.granted((2, To::Change, LIFE), true, false, true);
+        assert_eq!((begin(written(), LIFE), hold.end(), hold.end()), (Way::Use(To::Change), None, None));
+        assert_eq!(begin(written(), LIFE + 1), Way::Old);
+        assert!(hold.has_old_pages(LIFE + 1));
+        assert!(matches!(begin(fills(To::Read, 0..10), LIFE + 1), Way::Ask { .. }), "reads go on");
+        hold.old_pages_dropped();
+        assert!(!hold.has_old_pages(LIFE + 1));
     }
 }

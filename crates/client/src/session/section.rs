@@ -9,6 +9,7 @@
 //! client-CL7: an answer that confirms a lease changes nothing of what this client knows better.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -43,12 +44,19 @@ pub(crate) struct Recalls {
     /// Leases to be given back by threads that may wait for the kernel.
     returns: Mutex<Vec<(Arc<File>, Return)>>,
     drop_pages: RwLock<Option<DropPages>>,
+    has_old_pages: AtomicBool,
 }
 
 /// Makes the kernel drop its pages of a range of a file, dirty ones after it has written them. It may wait for answers to requests for pages.
 pub type DropPages = Box<dyn Fn(Fid, &Range<u64>) + Send + Sync>;
 
 impl Recalls {
+    /// client-CP4: the session has ended.
+    pub fn pages_are_old(&self) {
+        self.has_old_pages.store(true, Ordering::SeqCst);
+        self.bell.ring();
+    }
+
     /// client-EA1.
     pub fn add(&self, items: Vec<Wanted>) {
         self.wanted.lock().extend(items);
@@ -88,7 +96,7 @@ impl Section<'_> {
 impl Drop for Section<'_> {
     fn drop(&mut self) {
         match self.lease.is_some() {
-            false => _ = self.fs.id.sharing.alone.fetch_sub(1, std::sync::atomic::Ordering::SeqCst),
+            false => _ = self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst),
             true => self.file.hold.end().into_iter().for_each(|back| self.fs.go_back(&self.file, back)),
         }
     }
@@ -127,7 +135,7 @@ impl Fs {
         let file = file.clone();
         let mut section = Section { fs: self, file, _change, lease: None, deadline, attr: None };
         // Counted first, looked second: a change of mode sees us, or we see it.
-        sharing.alone.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        sharing.alone.fetch_add(1, Ordering::SeqCst);
         if !sharing.is_shared() || self.settings.observer {
             if to == To::Change {
                 section.file.meta.lock().knows_better = true;
@@ -167,7 +175,7 @@ impl Fs {
     fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
         let file = file.clone();
         let mut section = Section { fs: self, file, _change: None, lease: None, deadline, attr: None };
-        self.id.sharing.alone.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.id.sharing.alone.fetch_add(1, Ordering::SeqCst);
         self.take_lease(&mut section, To::Read.into())?;
         // Asked about again with the next call.
         section.file.own_body(deadline)?.is_loaded = true;
@@ -189,6 +197,7 @@ impl Fs {
                     }
                     Way::Ask { token, to, is_held } => (token, to, is_held),
                     Way::Late => return Err(late(file.fid)),
+                    Way::Old => return Err(self.poison_old(&file)),
                     Way::Again => return Err(Code::NotReady.into()),
                 };
             let asked = self.enter(&file, token, to, (is_held, life), deadline);
@@ -219,7 +228,7 @@ impl Fs {
 
     fn is_leased_now(&self, section: &mut Section<'_>, to: To) {
         section.lease = Some(to);
-        self.id.sharing.alone.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+        self.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Asks the MDT until it grants the lease.
@@ -287,6 +296,30 @@ impl Fs {
         let size = file.meta.lock().progress.size;
         let drop_pages = self.id.sharing.recalls.drop_pages.read();
         file.hold.clear(size, |gap| drop_pages.iter().for_each(|drop_pages| drop_pages(file.fid, gap)));
+    }
+
+    /// client-CP4: a program stored into a page under a lease that has ended since.
+    fn poison_old(&self, file: &File) -> Fault {
+        let why = format!(
+            "file {}: the session in which it was mapped was ended; what was stored and not synced is lost",
+            file.fid
+        );
+        let fault = Fault::new(Code::Io, why);
+        file.meta.lock().poison.get_or_insert(fault.clone());
+        fault
+    }
+
+    /// client-CP4.
+    fn drop_old_pages(&self) {
+        if !self.id.sharing.recalls.has_old_pages.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let life = self.id.sharing.life();
+        for file in self.files.all().into_iter().filter(|file| file.hold.has_old_pages(life)) {
+            let drop_pages = self.id.sharing.recalls.drop_pages.read();
+            drop_pages.iter().for_each(|drop_pages| drop_pages(file.fid, &(0..u64::MAX)));
+            file.hold.old_pages_dropped();
+        }
     }
 
     /// client-CL5. What fails is tried again later.
@@ -407,6 +440,7 @@ fn late(fid: Fid) -> Fault {
 pub(crate) fn recall_loop(weak: &Weak<Fs>) {
     while !wait_for_bell(weak, Duration::from_secs(1), |id| &id.sharing.recalls.bell) {
         let Some(fs) = weak.upgrade() else { return };
+        fs.drop_old_pages();
         let next = || fs.id.sharing.recalls.wanted.lock().pop();
         while let Some(wanted) = next() {
             if !fs.id.sharing.recalls.wanted.lock().is_empty() {

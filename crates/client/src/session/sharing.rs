@@ -176,6 +176,7 @@ impl Sharing {
     /// A new session lives by what the MDT told it at its beginning. What a client has open from an earlier one, it tells soon.
     pub fn begin(&self, mode: u32) {
         self.life.fetch_add(1, Ordering::SeqCst);
+        self.recalls.pages_are_old();
         self.held.lock().clear();
         // Nothing of the old session can be sent again.
         self.targets.lock().values_mut().for_each(|at| at.next = ALL);
@@ -285,6 +286,7 @@ impl Fs {
         // Of a file without a lease others may have changed what is known here. The MDT has let go of all of them.
         for file in self.files.all() {
             let is_current = file.hold.is_current(life);
+            file.hold.is_alone();
             let mut meta = file.meta.lock();
             (meta.is_stale, meta.is_noted) = (!is_current, false);
         }

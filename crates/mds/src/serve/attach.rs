@@ -32,6 +32,17 @@ pub const SESSIONS_MAX: usize = 32_768;
 /// Clients that a refusal names.
 const NAMED_MAX: usize = 4;
 
+/// How a session ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// By its client.
+    Detached,
+    /// Its client is gone.
+    Dead,
+    /// Its client may live, and use its leases until its term is over.
+    Evicted,
+}
+
 impl Core {
     /// `is_local`: the client is in this process.
     pub fn on_attach(&self, req: &Attach, is_local: bool) -> Result<AttachReply, Fault> {
@@ -228,7 +239,8 @@ impl Core {
         if self.sessions.get(req.session).is_some() {
             match asking == req.session {
                 true => self.end_session(req.session)?,
-                false => self.evict(req.session)?,
+                // The caller knows that its process is gone.
+                false => self.evict_as(req.session, End::Dead)?,
             }
         }
         Ok(Empty {})
@@ -258,6 +270,7 @@ impl Core {
             }
         }
         self.reap_overdue();
+        self.sharers.forget_ghosts(now);
         // No session begins between the count and the change of mode.
         let _one = self.ending.lock();
         let before = self.sharers.mode();
@@ -290,12 +303,16 @@ impl Core {
     /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins: after its
     /// last request, and before its leases go to sessions that wait for them.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
+        self.evict_as(id, End::Evicted)
+    }
+
+    fn evict_as(&self, id: SessionId, end: End) -> Result<(), Fault> {
         // If this fails, the session stays and is evicted later.
         self.begin_era()?;
         let session = self.sessions.get(id);
         // mds-L4: noted before the session leaves the list, and exact once it has.
         session.iter().for_each(|session| self.leases.evicted(session.id, u64::MAX));
-        let ended = self.end_session_by(id, true);
+        let ended = self.end_session_as(id, end);
         session.iter().for_each(|session| self.leases.evicted(session.id, session.lease_ends_ms()));
         ended?;
         if let Some(session) = session {
@@ -306,12 +323,12 @@ impl Core {
     }
 
     pub fn end_session(&self, id: SessionId) -> Result<(), Fault> {
-        self.end_session_by(id, false)
+        self.end_session_as(id, End::Detached)
     }
 
     /// Reaps the session's orphans and removes the session. Its record is deleted only if no orphan was added since the look, so that no
     /// request of the session slips between. The caller holds `ending`, and no leadership: the look may pass a million orphans of others.
-    fn end_session_by(&self, id: SessionId, is_evicted: bool) -> Result<(), Fault> {
+    fn end_session_as(&self, id: SessionId, end: End) -> Result<(), Fault> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
         let mut is_last = false;
         while !is_last {
@@ -331,11 +348,14 @@ impl Core {
         assert!(self.sessions.get(id).is_none(), "mds-K2: a session leaves the list before its locks go");
         self.drop_locks(id);
         assert!(!self.locks.is_awaited(id), "mds-K1: no grace period waits for an ended session");
-        if is_evicted && let Err(fault) = self.begin_era() {
+        if end != End::Detached
+            && let Err(fault) = self.begin_era()
+        {
             // The era from before its last requests stands.
             tracing::debug!(%fault, "no new era after the end of a session");
         }
-        self.sharers.forget(id);
+        let (ends_ms, now_ms) = (session.lease_ends_ms(), self.clock.boot_ms());
+        self.sharers.forget(id, (end == End::Evicted && ends_ms > now_ms).then_some(ends_ms));
         self.leases.ended();
         Ok(())
     }

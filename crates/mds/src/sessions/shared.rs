@@ -78,6 +78,8 @@ struct State {
     /// By how many transactions that are under way.
     doomed: HashMap<Fid, u32>,
     sections: Turns,
+    /// Evicted sessions whose leases of content stand until these boot times.
+    ghosts: HashMap<SessionId, u64>,
     /// mds-X4.
     ended: HashMap<SessionId, Ended>,
     /// mds-X5: what was left to whom.
@@ -195,8 +197,20 @@ impl Sharers {
         self.state.lock().awaited.iter().take(at_most).copied().collect()
     }
 
-    /// A session has ended.
-    pub fn forget(&self, session: SessionId) {
+    /// mds-L4, for content: leases of evicted sessions whose term is over go.
+    pub fn forget_ghosts(&self, now_ms: u64) {
+        let mut state = self.state.lock();
+        let over: Vec<SessionId> =
+            state.ghosts.iter().filter(|(_, ends)| **ends <= now_ms).map(|(session, _)| *session).collect();
+        for session in over {
+            state.ghosts.remove(&session);
+            state.sections.forget(session);
+            self.changed.notify_all();
+        }
+    }
+
+    /// A session has ended. `leased_until`: its client may use its leases of content until this boot time.
+    pub fn forget(&self, session: SessionId, leased_until: Option<u64>) {
         let mut state = self.state.lock();
         state.awaited.remove(&session);
         self.note_awaited(&state);
@@ -204,7 +218,10 @@ impl Sharers {
         state.left_to.remove(&session);
         state.catching_up.forget(session);
         state.opens.forget(session);
-        state.sections.forget(session);
+        match leased_until {
+            Some(ends) => _ = state.ghosts.insert(session, ends),
+            None => state.sections.forget(session),
+        }
         self.changed.notify_all();
         self.turned.notify_all();
     }
@@ -239,7 +256,8 @@ impl Sharers {
     /// A session that is alone, and for which no client waits, needs not share. One that was asked to and does not is not asked anew by each who wants to come in (mds-X9).
     pub fn rest(&self, sessions: usize, now_ms: u64) {
         let mut state = self.state.lock();
-        if self.is_sharing() && sessions < 2 && state.awaited.is_empty() && !state.is_asked(now_ms) {
+        let is_quiet = state.awaited.is_empty() && state.ghosts.is_empty();
+        if self.is_sharing() && sessions < 2 && is_quiet && !state.is_asked(now_ms) {
             self.mode.fetch_add(1, Ordering::SeqCst);
             state.clear();
         }

@@ -209,3 +209,21 @@ fn x9_who_does_not_say_which_locks_it_holds_is_ended() {
     assert!(rig.has(a) && rig.has(b) && !rig.has(c));
     lock().unwrap();
 }
+
+/// mds-L4: its client may use the lease until its term is over.
+#[test]
+fn leases_of_a_live_session_that_is_evicted_stand_until_its_term_is_over() {
+    let (rig, _, [a, b]) = two();
+    let enter = |session| {
+        let (exclusive, write, now, held) = (true, false, Time::default(), None);
+        let req = Enter { fid: Fid(7), token: 1, floor: 1, exclusive, write, now, held };
+        rig.mdt.core.sharers.enter(session, &req, &rig.mdt.core.sessions).unwrap()
+    };
+    assert!(enter(a));
+    rig.mdt.core.sessions.get(a).unwrap().renew_lease(rig.clock.0.load(Ordering::SeqCst));
+    rig.mdt.core.evict(a).unwrap();
+    rig.live(&[b], lease::TERM_MS - STEP_MS);
+    assert!(!rig.has(a) && !enter(b));
+    rig.live(&[b], 2 * STEP_MS);
+    assert!(enter(b));
+}

@@ -156,7 +156,7 @@ fn of_a_session_that_has_ended_nothing_is_noted() {
             std::thread::yield_now();
         }
         all.remove(gone);
-        s.forget(gone);
+        s.forget(gone, None);
         assert!(waiting.join().expect("no panic").is_err());
     });
     assert!(s.end_token(gone, 9, 1, &all).is_err());
