@@ -184,6 +184,7 @@ impl Fs {
         if self.settings.observer {
             return Ok(());
         }
+        self.finish_returns();
         // 1. Close open files, so that their updates are final.
         for opened in self.files.take_handles() {
             self.close(&opened, deadline);

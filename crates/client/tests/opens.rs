@@ -144,12 +144,14 @@ struct Withholding {
     mdt: Arc<dyn Service>,
     call: Mutex<Option<u16>>,
     changed: Condvar,
+    has_met: AtomicBool,
 }
 
 impl Service for Withholding {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         let mut call = self.call.lock();
         if *call == Some(head.call) {
+            self.has_met.store(true, Ordering::SeqCst);
             self.changed.wait_while(&mut call, |call| *call == Some(head.call));
             return;
         }
@@ -169,6 +171,7 @@ fn c3_an_open_for_reading_does_not_pass_what_was_given_up() {
         mdt: cluster.mdt_service(),
         call: Mutex::new(Some(Truncate::CALL)),
         changed: Condvar::new(),
+        has_met: AtomicBool::new(false),
     });
     cluster.hub.add(MDT, mdt.clone());
     let cut = SetAttr { size: Some(10), ..SetAttr::default() };
@@ -194,6 +197,7 @@ fn what_was_closed_before_this_mount_knew_of_others_is_not_open_for_them() {
         mdt: cluster.mdt_service(),
         call: Mutex::new(Some(KeepAlive::CALL)),
         changed: Condvar::new(),
+        has_met: AtomicBool::new(false),
     });
     cluster.hub.add(MDT, mdt.clone());
     let b = std::thread::scope(|scope| {
@@ -416,8 +420,11 @@ fn what_was_open_since_others_were_here_and_is_closed_is_not_open_for_those_that
         mdt: cluster.mdt_service(),
         call: Mutex::new(Some(KeepAlive::CALL)),
         changed: Condvar::new(),
+        has_met: AtomicBool::new(false),
     });
     cluster.hub.add(MDT, mdt.clone());
+    // An answer that is under way would tell it.
+    wait_until("a keep-alive is held", || mdt.has_met.load(Ordering::SeqCst));
     std::thread::scope(|scope| {
         let coming = scope.spawn(|| cluster.mount());
         wait_until("somebody asks to come in", || cluster.mdt.as_ref().expect("runs").0.is_sharing());

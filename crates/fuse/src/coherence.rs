@@ -206,6 +206,8 @@ impl Door {
             let may_be_stored = self.in_use.may_be_stored(fid);
             match self.fs.read_pages(handle, at, may_be_stored, only_beside, buf) {
                 Err(fault) if only_beside && fault.code == Code::NotReady && Instant::now() < deadline => {}
+                // fuse-P2: a descriptor that may store was opened meanwhile.
+                Ok(()) if !may_be_stored && self.in_use.may_be_stored(fid) => {}
                 done => return done,
             }
         }

@@ -17,6 +17,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use types::PAGE_SIZE;
 
 /// The use of a file's content by a call, and so the kind of lease that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -195,7 +196,8 @@ impl Hold {
                         return Way::Use(state.to.unwrap_or(to));
                     }
                     Pages::Filled { range, .. } => {
-                        if self.is_served_while_clearing(&mut state, range, deadline) {
+                        let range = whole_pages(range);
+                        if self.is_served_while_clearing(&mut state, &range, is_read, deadline) {
                             state.users += 1;
                             return Way::Use(state.to.unwrap_or(to));
                         }
@@ -253,8 +255,7 @@ impl Hold {
         old
     }
 
-    /// This client was alone, and takes the exclusive lease for that. False: there is a lease, or a call asks for one. The kernel may have
-    /// pages in any case.
+    /// This client was alone, and takes the exclusive lease for that. False: there is a lease, or a call asks for one.
     pub fn claim(&self, token: u64, life: u64) -> bool {
         let mut state = self.state.lock();
         state.end_if_of_another(life);
@@ -262,7 +263,6 @@ impl Hold {
         if is_free {
             (state.token, state.to, state.life) = (token, Some(To::Change), life);
         }
-        state.has_pages |= !state.is_returning;
         is_free
     }
 
@@ -304,11 +304,13 @@ impl Hold {
         &self,
         state: &mut MutexGuard<'_, State>,
         range: &Range<u64>,
+        is_read: bool,
         deadline: Instant,
     ) -> bool {
         let overlaps = |gap: &Range<u64>| gap.start < range.end && range.start < gap.end;
         let (mut held_until, mut is_served) = (None, false);
-        if let Some(clearing) = &mut state.clearing {
+        // A page that is written may have other bytes, which are old. So it is not left out.
+        if let Some(clearing) = state.clearing.as_mut().filter(|_| is_read) {
             clearing.waiting.push(range.clone());
         }
         while let Some(clearing) = &mut state.clearing {
@@ -326,7 +328,7 @@ impl Hold {
             }
             self.changed.wait_until(state, until);
         }
-        if let Some(clearing) = &mut state.clearing
+        if let Some(clearing) = state.clearing.as_mut().filter(|_| is_read)
             && let Some(at) = clearing.waiting.iter().position(|other| other == range)
         {
             clearing.waiting.swap_remove(at);
@@ -366,7 +368,7 @@ impl Hold {
     pub fn give_up_pages(&self) -> Option<Return> {
         let mut state = self.state.lock();
         state.is_wanted |= state.token != 0 && state.has_pages;
-        state.begin_return()
+        self.begin_return(&mut state)
     }
 
     /// It was not granted. A lease that was held before stays, unless another client wants it.
@@ -374,7 +376,7 @@ impl Hold {
         let mut state = self.state.lock();
         assert_eq!(state.asking.take(), Some(token), "client-CL3: one thread asks");
         self.changed.notify_all();
-        state.begin_return()
+        self.begin_return(&mut state)
     }
 
     /// Ends a use.
@@ -385,7 +387,7 @@ impl Hold {
         if state.clearing.is_some() {
             self.changed.notify_all();
         }
-        state.begin_return()
+        self.begin_return(&mut state)
     }
 
     /// Another client wants the lease of this token.
@@ -393,7 +395,7 @@ impl Hold {
         let mut state = self.state.lock();
         if state.token == token {
             state.is_wanted = true;
-            return state.begin_return().map_or(Recalled::Later, Recalled::Now);
+            return self.begin_return(&mut state).map_or(Recalled::Later, Recalled::Now);
         }
         if state.asking == Some(token) {
             state.is_asked_wanted = true;
@@ -402,14 +404,39 @@ impl Hold {
         Recalled::Unknown
     }
 
-    /// It was given back.
-    pub fn returned(&self, token: u64) {
+    /// It was given back. A later lease may be wanted, too.
+    pub fn returned(&self, token: u64) -> Option<Return> {
         let mut state = self.state.lock();
         state.is_returning = false;
         if state.token == token {
             state.clear();
         }
         self.changed.notify_all();
+        self.begin_return(&mut state)
+    }
+
+    /// Requests for pages that wait for the lease look at the gaps from here on (client-CP2).
+    fn begin_return(&self, state: &mut State) -> Option<Return> {
+        let back = state.begin_return();
+        if back.is_some() {
+            self.changed.notify_all();
+        }
+        back
+    }
+
+    /// The lease of this token is held here, or asked for.
+    pub fn knows(&self, token: u64) -> bool {
+        let state = self.state.lock();
+        state.token == token || state.asking == Some(token)
+    }
+
+    /// The kernel may have pages from a time without leases.
+    pub fn note_pages(&self) {
+        self.state.lock().has_pages = true;
+    }
+    /// client-CP4: these are old.
+    pub fn pages_are_old(&self) {
+        self.state.lock().has_old_pages = true;
     }
 
     /// It could not be given back. `retry` begins another try.
@@ -417,7 +444,8 @@ impl Hold {
         self.state.lock().is_returning = false;
     }
     pub fn retry(&self) -> Option<Return> {
-        self.state.lock().begin_return()
+        let mut state = self.state.lock();
+        self.begin_return(&mut state)
     }
 
     /// A target refused what this client knows of the file.
@@ -430,6 +458,11 @@ impl Hold {
         let state = self.state.lock();
         state.is_of(life) && (!state.is_returning || state.to == Some(To::Change))
     }
+}
+
+fn whole_pages(range: &Range<u64>) -> Range<u64> {
+    let page = PAGE_SIZE as u64;
+    range.start / page * page..range.end.checked_next_multiple_of(page).unwrap_or(u64::MAX)
 }
 
 impl State {

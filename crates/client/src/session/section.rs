@@ -31,7 +31,7 @@ use crate::wait_for_bell;
 /// Leases that this client keeps, of the 65,536 that the MDT gives a session. Past it a lease ends with its call.
 pub(crate) const KEPT_MAX: usize = 32_768;
 /// Threads that give leases back. One that waits for a target delays no other.
-pub(crate) const THREADS: usize = 4;
+pub(crate) const THREADS: usize = 8;
 /// Longest time of one try.
 const RETURN_MAX: Duration = Duration::from_secs(10);
 
@@ -45,6 +45,8 @@ pub(crate) struct Recalls {
     returns: Mutex<Vec<(Arc<File>, Return)>>,
     drop_pages: RwLock<Option<DropPages>>,
     has_old_pages: AtomicBool,
+    /// Pages from a time without leases are among them.
+    are_pages_of_alone_old: AtomicBool,
 }
 
 /// Makes the kernel drop its pages of a range of a file, dirty ones after it has written them. It may wait for answers to requests for pages.
@@ -52,7 +54,8 @@ pub type DropPages = Box<dyn Fn(Fid, &Range<u64>) + Send + Sync>;
 
 impl Recalls {
     /// client-CP4: the session has ended.
-    pub fn pages_are_old(&self) {
+    pub fn pages_are_old(&self, was_alone: bool) {
+        self.are_pages_of_alone_old.fetch_or(was_alone, Ordering::SeqCst);
         self.has_old_pages.store(true, Ordering::SeqCst);
         self.bell.ring();
     }
@@ -200,9 +203,10 @@ impl Fs {
                     Way::Old => return Err(self.poison_old(&file)),
                     Way::Again => return Err(Code::NotReady.into()),
                 };
-            let asked = self.enter(&file, token, to, (is_held, life), deadline);
+            let pages = wish.is_for_pages();
+            let asked = self.enter(&file, token, to, (is_held, life, pages), deadline);
             let is_over = sharing.life() != life;
-            if asked.is_err() || is_over {
+            if !matches!(asked, Ok(Some(_))) || is_over {
                 let back = file.hold.refused(token);
                 back.into_iter().for_each(|back| self.go_back(&file, back));
                 // The MDT may have granted it all the same.
@@ -212,7 +216,7 @@ impl Fs {
                 asked?;
                 continue;
             }
-            let (attr, found) = asked?;
+            let Some((attr, found)) = asked? else { continue };
             // Inline content needs no lease but for pages: the MDT orders its reads and writes.
             let is_worth = wish.is_for_pages() || !file.is_inline();
             let is_kept =
@@ -231,15 +235,15 @@ impl Fs {
         self.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Asks the MDT until it grants the lease.
+    /// Asks the MDT until it grants the lease. `None`: pages of the file are dropped, and that may wait for this call about pages.
     fn enter(
         &self,
         file: &Arc<File>,
         token: u64,
         to: To,
-        (is_held, life): (bool, u64),
+        (is_held, life, is_for_pages): (bool, u64, bool),
         deadline: Instant,
-    ) -> Result<(Attr, Found), Fault> {
+    ) -> Result<Option<(Attr, Found)>, Fault> {
         let (fid, sharing) = (file.fid, &self.id.sharing);
         let write = file.meta.lock().writers > 0;
         let exclusive = to == To::Change;
@@ -262,7 +266,10 @@ impl Fs {
                     true => self.take_open_leased(file, open, mark, deadline)?,
                     false => self.adopt(file, open, mark, deadline)?,
                 };
-                return Ok((attr, found));
+                return Ok(Some((attr, found)));
+            }
+            if is_for_pages && file.hold.is_clearing() {
+                return Ok(None);
             }
             if Instant::now() >= deadline {
                 return Err(late(fid));
@@ -282,13 +289,23 @@ impl Fs {
 
     /// Gives a lease back, on another thread if that may wait for the kernel: this one may serve it.
     fn go_back(&self, file: &Arc<File>, back: Return) {
-        match back.has_pages {
+        // An ending client has no other threads any more, and its kernel no mount.
+        match back.has_pages && !self.is_stopping() {
             false => self.give_back(file, back),
             true => {
                 self.id.sharing.recalls.returns.lock().push((file.clone(), back));
                 self.id.sharing.recalls.bell.ring();
             }
         }
+    }
+
+    /// Gives back what threads that have ended left.
+    pub(crate) fn finish_returns(&self) {
+        let next = || self.id.sharing.recalls.returns.lock().pop();
+        while let Some((file, back)) = next() {
+            self.give_back(&file, back);
+        }
+        self.retry_returns();
     }
 
     /// client-CP1.
@@ -311,7 +328,11 @@ impl Fs {
 
     /// client-CP4.
     fn drop_old_pages(&self) {
-        if !self.id.sharing.recalls.has_old_pages.swap(false, Ordering::SeqCst) {
+        let recalls = &self.id.sharing.recalls;
+        if recalls.are_pages_of_alone_old.swap(false, Ordering::SeqCst) {
+            self.files.all().iter().for_each(|file| file.hold.pages_are_old());
+        }
+        if !recalls.has_old_pages.swap(false, Ordering::SeqCst) {
             return;
         }
         let life = self.id.sharing.life();
@@ -327,6 +348,12 @@ impl Fs {
         if back.has_pages {
             self.drop_pages(file);
         }
+        // The MDT does not answer: before that is waited for, pages of all files are dropped (client-CL6).
+        if back.has_pages && self.id.leased.is_valid() && self.id.leased.is_ending() && !self.is_stopping() {
+            file.hold.put_off();
+            self.id.sharing.recalls.owed.lock().push(file.clone());
+            return;
+        }
         let deadline = Instant::now() + RETURN_MAX.min(self.settings.op_timeout);
         if back.life == self.id.sharing.life() {
             if back.to == To::Change
@@ -339,7 +366,8 @@ impl Fs {
             }
             self.leave(file.fid, back.token, deadline);
         }
-        file.hold.returned(back.token);
+        let next = file.hold.returned(back.token);
+        next.into_iter().for_each(|next| self.go_back(file, next));
     }
 
     /// Other clients are to see what this one has written, though it is not flushed yet.
@@ -392,7 +420,8 @@ impl Fs {
 
     /// A program may store through mappings of the file from here on: pages that the kernel has of it need the exclusive lease.
     pub fn own_pages(&self, fid: Fid) -> Result<(), Fault> {
-        match self.files.get(fid).filter(|_| self.keeps_pages(fid)) {
+        let has_pages = self.keeps_pages(fid) || self.is_dropping_pages(fid);
+        match self.files.get(fid).filter(|_| has_pages) {
             Some(file) => self.section(&file, To::Change, self.deadline()).map(drop),
             None => Ok(()),
         }

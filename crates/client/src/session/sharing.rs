@@ -97,7 +97,10 @@ impl Held {
     }
     /// The MDT has let go of all that was held. Calls that are under way keep their tokens.
     fn clear(&mut self) {
-        (self.opens, self.sections) = Default::default();
+        self.opens.clear();
+        for (_, token) in std::mem::take(&mut self.sections).into_keys() {
+            self.in_use.remove(&token);
+        }
         let (late, over): (Vec<_>, Vec<_>) = std::mem::take(&mut self.not_left)
             .into_iter()
             .partition(|(_, token)| self.may_close.values().any(|t| t == token));
@@ -176,7 +179,7 @@ impl Sharing {
     /// A new session lives by what the MDT told it at its beginning. What a client has open from an earlier one, it tells soon.
     pub fn begin(&self, mode: u32) {
         self.life.fetch_add(1, Ordering::SeqCst);
-        self.recalls.pages_are_old();
+        self.recalls.pages_are_old(!self.is_shared());
         self.held.lock().clear();
         // Nothing of the old session can be sent again.
         self.targets.lock().values_mut().for_each(|at| at.next = ALL);
@@ -357,6 +360,7 @@ impl Fs {
             };
             let is_cut = file.meta.lock().cutting.is_some();
             let is_claimed = !is_cut && count < KEPT_MAX && file.hold.claim(token, life);
+            file.hold.note_pages();
             {
                 let mut held = sharing.held.lock();
                 match is_claimed {
@@ -436,7 +440,14 @@ impl Fs {
             return Ok(());
         };
         // Open again, or on the way to it: its next last close tells.
-        let is_open = |fid: &Fid| self.files.get(*fid).inspect(|f| f.meta.lock().is_noted = true).is_some();
+        let is_open = |fid: &Fid| {
+            let file = self.files.get(*fid);
+            file.iter().for_each(|file| {
+                file.meta.lock().is_noted = true;
+                self.leave_unknown(file);
+            });
+            file.is_some()
+        };
         let fids: Vec<Fid> = some.iter().filter(|fid| !is_open(fid)).copied().collect();
         let Some(first) = fids.first().copied() else { return Ok(()) };
         let held = &self.id.sharing.held;
@@ -459,6 +470,15 @@ impl Fs {
             }
         }
         told.map(|_| ())
+    }
+
+    /// Leases from before the file was opened anew, which its close does not end.
+    fn leave_unknown(&self, file: &File) {
+        let held = &self.id.sharing.held;
+        let of_file = (file.fid, 0)..=(file.fid, u64::MAX);
+        let tokens: Vec<u64> = held.lock().sections.range(of_file).map(|((_, token), _)| *token).collect();
+        let unknown = tokens.into_iter().filter(|token| !file.hold.knows(*token));
+        held.lock().not_left.extend(unknown.map(|token| (file.fid, token)));
     }
 
     pub(crate) fn leave(&self, fid: Fid, token: u64, deadline: Instant) {

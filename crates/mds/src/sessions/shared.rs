@@ -178,7 +178,7 @@ impl Sharers {
         if state.asked.is_some_and(|(who, _)| who == client) {
             state.asked = None;
         }
-        if others == 0 && self.is_sharing() {
+        if others == 0 && self.is_sharing() && state.ghosts.is_empty() {
             self.mode.fetch_add(1, Ordering::SeqCst);
             state.clear();
         }
@@ -345,7 +345,11 @@ impl Sharers {
             return false;
         }
         state.opens.remove(session, fid);
-        state.sections.close(fid, session);
+        let tokens = state.sections.close(fid, session);
+        if !tokens.is_empty() {
+            let ended = state.ended.entry(session).or_default();
+            tokens.into_iter().for_each(|token| ended.left(token));
+        }
         self.changed.notify_all();
         true
     }

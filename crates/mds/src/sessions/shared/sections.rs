@@ -202,12 +202,13 @@ impl Turns {
         }
     }
 
-    /// The session has closed the file, and gives all leases of it back with that.
-    pub fn close(&mut self, fid: Fid, session: SessionId) {
-        let Some(sections) = self.by_fid.get(&fid) else { return };
+    /// The session has closed the file, and gives all leases of it back with that. Returns their tokens.
+    pub fn close(&mut self, fid: Fid, session: SessionId) -> Vec<u64> {
+        let Some(sections) = self.by_fid.get(&fid) else { return vec![] };
         let held: Vec<u64> =
             sections.inside.keys().filter(|(s, _)| *s == session).map(|(_, token)| *token).collect();
-        held.into_iter().for_each(|token| self.let_go(fid, session, token));
+        held.iter().for_each(|token| self.let_go(fid, session, *token));
+        held
     }
 
     /// The session has ended.
