@@ -213,7 +213,10 @@ impl Fs {
                 if !is_held || is_over {
                     self.leave(file.fid, token, deadline);
                 }
-                asked?;
+                // A session that ended meanwhile makes its token void, whatever was answered.
+                if !is_over {
+                    asked?;
+                }
                 continue;
             }
             let Some((attr, found)) = asked? else { continue };
