@@ -49,7 +49,7 @@ pub(crate) enum Pages {
     Written,
 }
 
-/// What a call needs.
+/// The lease that a call needs, and its use of the kernel's pages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Wish {
     pub to: To,
@@ -144,7 +144,7 @@ pub(crate) struct Return {
     pub token: u64,
     pub to: To,
     pub life: u64,
-    /// The caller drops the kernel's pages first, until `clear_again` says that they are gone.
+    /// The caller drops the kernel's pages first (`clear`).
     pub has_pages: bool,
 }
 
@@ -281,8 +281,8 @@ impl Hold {
         self.state.lock().has_old_pages = false;
     }
 
-    /// This client is alone: no lease is needed, and what the kernel has is what there is.
-    pub fn is_alone(&self) {
+    /// This client is alone: it needs no lease, and the kernel's pages are current.
+    pub fn end_leases(&self) {
         let mut state = self.state.lock();
         if !state.is_returning {
             state.clear();

@@ -115,7 +115,7 @@ impl Fs {
         }
         match self.section(file, To::Read, deadline) {
             // Another has taken it away before the MDT could know. It was made all the same, and only then removed: to say otherwise would
-            // have its maker make it twice. Who uses the descriptor hears that it is gone.
+            // have its maker make it twice. The next use of the descriptor fails with `Stale`.
             Err(fault) if fault.code == Code::Stale => Ok(()),
             held => held.map(drop),
         }
@@ -148,7 +148,7 @@ impl Fs {
         let Some(found) = self.take_lease(&mut section, wish.clone())? else { return Ok(section) };
         match found {
             Found::Settled => Ok(section),
-            // What a dead session left is finished by the client that is alone with it.
+            // The client with the exclusive lease finishes the file that a dead session left.
             Found::LeftOver if to == To::Change => self.finish_left_over(section),
             Found::LeftOver => {
                 let file = section.file.clone();
@@ -266,7 +266,7 @@ impl Fs {
                 let _order = file.lock_order(deadline)?;
                 // client-CL7.
                 let found = match is_held && sharing.life() == life {
-                    true => self.take_open_leased(file, open, mark, deadline)?,
+                    true => self.take_open_as(file, open, mark, true, deadline)?,
                     false => self.adopt(file, open, mark, deadline)?,
                 };
                 return Ok(Some((attr, found)));
@@ -346,7 +346,7 @@ impl Fs {
         }
     }
 
-    /// client-CL5. What fails is tried again later.
+    /// client-CL5. A return that fails is tried again later.
     fn give_back(&self, file: &Arc<File>, back: Return) {
         if back.has_pages {
             self.drop_pages(file);

@@ -289,7 +289,7 @@ impl Fs {
         // Of a file without a lease others may have changed what is known here. The MDT has let go of all of them.
         for file in self.files.all() {
             let is_current = file.hold.is_current(life);
-            file.hold.is_alone();
+            file.hold.end_leases();
             let mut meta = file.meta.lock();
             (meta.is_stale, meta.is_noted) = (!is_current, false);
         }

@@ -232,17 +232,6 @@ impl Fs {
         }
     }
 
-    /// As `take_open`, of an answer that confirms the lease of the file.
-    pub(crate) fn take_open_leased(
-        &self,
-        file: &Arc<File>,
-        reply: OpenReply,
-        mark: Mark,
-        deadline: Instant,
-    ) -> Result<Found, Fault> {
-        self.take_open_as(file, reply, mark, true, deadline)
-    }
-
     /// Takes the MDT's answer to an open or create. The caller holds `order`, so the answer still holds.
     pub(crate) fn take_open(
         &self,
@@ -255,7 +244,7 @@ impl Fs {
     }
 
     /// `is_turn`: no other client changes the file meanwhile.
-    fn take_open_as(
+    pub(crate) fn take_open_as(
         &self,
         file: &Arc<File>,
         reply: OpenReply,

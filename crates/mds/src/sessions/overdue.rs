@@ -4,7 +4,7 @@
 //! thread hangs would keep everybody from everything after a restart of the MDT, a newcomer out, and others from a file, for ever.
 //!
 //! mds-X9: a session that owes the others the same thing (`Owes`) for its `Owes::limit_ms` while it could give it is ended when another session
-//!     wants it. What it cannot give yet does not count: behind another's turn (mds-X6), and, of what may have to be written to OSTs before it,
+//!     wants it. A debt that it cannot pay yet does not count: behind another's turn (mds-X6), and, of what may have to be written to OSTs before it,
 //!     while one of these is down. A session that comes on owes something else, and has its whole time for that.
 //! mds-X10: a session whose lease has ended uses none of its content leases. So it is ended as soon as another session wants one of these.
 
