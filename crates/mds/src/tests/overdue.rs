@@ -14,6 +14,7 @@ use super::rig::{Rig, registered};
 use crate::sessions::overdue::{OVERDUE_MS, RECALL_MAX_MS};
 
 const STEP_MS: u64 = 1000;
+const FILE: Fid = Fid(7);
 
 impl Rig {
     /// These go on saying that they live, and nothing else.
@@ -38,6 +39,12 @@ impl Rig {
     fn comes_back(&self, session: SessionId) {
         self.holds(session);
         self.ask(&Reclaim { locks: vec![], more: false }, session).unwrap();
+    }
+    /// Asks for the exclusive lease of `FILE`. True: it is granted.
+    fn enters(&self, session: SessionId, token: u64) -> bool {
+        let (exclusive, write, now, held) = (true, false, Time::default(), None);
+        let req = Enter { fid: FILE, token, floor: 1, exclusive, write, now, held };
+        self.mdt.core.sharers.enter(session, &req, &self.mdt.core.sessions).unwrap()
     }
     fn catches_up(&self, session: SessionId, next: Seq) -> Seq {
         let at = CaughtUp { target: TargetId(1), incarnation: self.mdt.core.incarnation, next };
@@ -141,12 +148,8 @@ fn x9_who_may_wait_for_an_ost_that_is_down_is_waited_for() {
 #[test]
 fn x9_a_section_that_another_wants_ends_with_its_session() {
     let (rig, _, both @ [a, b]) = two();
-    let fid = Fid(7);
-    let enter = |session, token| {
-        let (exclusive, write, now, held) = (true, false, Time::default(), None);
-        let req = Enter { fid, token, floor: 1, exclusive, write, now, held };
-        rig.mdt.core.sharers.enter(session, &req, &rig.mdt.core.sessions).unwrap()
-    };
+    let fid = FILE;
+    let enter = |session, token| rig.enters(session, token);
     let leave = |session, token| {
         rig.mdt
             .core
@@ -179,11 +182,7 @@ fn x9_a_section_that_another_wants_ends_with_its_session() {
 #[test]
 fn x10_a_silent_holder_is_ended_once_its_lease_is_over_and_another_session_wants_its_file() {
     let (rig, _, [a, b]) = two();
-    let enter = |session| {
-        let (exclusive, write, now, held) = (true, false, Time::default(), None);
-        let req = Enter { fid: Fid(7), token: 1, floor: 1, exclusive, write, now, held };
-        rig.mdt.core.sharers.enter(session, &req, &rig.mdt.core.sessions).unwrap()
-    };
+    let enter = |session| rig.enters(session, 1);
     assert!(enter(a));
     rig.live(&[b], lease::TERM_MS + STEP_MS);
     assert!(rig.has(a), "no other session wants it");
@@ -214,11 +213,7 @@ fn x9_who_does_not_say_which_locks_it_holds_is_ended() {
 #[test]
 fn leases_of_a_live_session_that_is_evicted_stand_until_its_term_is_over() {
     let (rig, _, [a, b]) = two();
-    let enter = |session| {
-        let (exclusive, write, now, held) = (true, false, Time::default(), None);
-        let req = Enter { fid: Fid(7), token: 1, floor: 1, exclusive, write, now, held };
-        rig.mdt.core.sharers.enter(session, &req, &rig.mdt.core.sessions).unwrap()
-    };
+    let enter = |session| rig.enters(session, 1);
     assert!(enter(a));
     rig.mdt.core.sessions.get(a).unwrap().renew_lease(rig.clock.0.load(Ordering::SeqCst));
     rig.mdt.core.evict(a).unwrap();
