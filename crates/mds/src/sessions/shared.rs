@@ -5,8 +5,8 @@
 //! file system or a client asks to attach beside one.
 //!
 //! mds-X1: with several sessions a mutation runs only while each of them has reported its holds to this incarnation.
-//! mds-X2: a newly attaching client is admitted only when all other sessions live by the sharing mode: they have sent the MDT their size
-//!     and attribute updates, and cache names and attributes only under leases.
+//! mds-X2: a newly attaching client is admitted only when all other sessions live by the sharing mode: they have leases of
+//!     the files whose size they know better, or have told the MDT. They cache only under leases.
 //! mds-X3: sections of a file are granted in FIFO order; a waiter that no longer asks is passed over.
 //! mds-X4: a section that was left never begins again, even by a late request. A `Close` with a token that was left closes no file, because
 //!     the client may have opened it anew since.
