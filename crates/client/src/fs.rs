@@ -95,6 +95,7 @@ impl Fs {
             gone: Gone::default(),
             sharing: Default::default(),
             leased: Default::default(),
+            unshipped: Default::default(),
             ear: Default::default(),
             alive: Default::default(),
             map_wanted: Default::default(),
@@ -139,6 +140,7 @@ impl Fs {
             threads.push(spawn("stria-locks", crate::session::locks::wait_loop)?);
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
+            threads.push(spawn("stria-ship", crate::session::ship::ship_loop)?);
             threads.push(spawn("stria-share", crate::session::sharing::share_loop)?);
             for _ in 0..section::THREADS {
                 threads.push(spawn("stria-recall", section::recall_loop)?);
@@ -184,6 +186,7 @@ impl Fs {
         if self.settings.observer {
             return Ok(());
         }
+        self.ship_rest(deadline);
         self.finish_returns();
         // 1. Close open files, so that their updates are final.
         for opened in self.files.take_handles() {
@@ -227,6 +230,7 @@ impl Fs {
         self.id.locks.wake();
         self.id.alive.ring();
         self.id.sharing.due.ring();
+        self.id.unshipped.bell.ring();
         (0..section::THREADS).for_each(|_| self.id.sharing.recalls.bell.ring());
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {

@@ -77,6 +77,10 @@ pub trait Rules: Send + Sync {
     fn answers_for(&self, _view: &dyn View, _call: u16, _body: &[u8]) -> Option<Vec<Fid>> {
         None
     }
+    /// The inline limit that a directory sets; `None`: it cannot be leased for changes (`meta::plain_dir`).
+    fn plain_dir(&self, _view: &dyn View, _dir: Fid) -> Option<Option<u32>> {
+        None
+    }
     /// True if the rules use `meta::counts`.
     fn counts(&self) -> bool {
         false
@@ -172,6 +176,9 @@ impl Rules for MetaRules {
     }
     fn answers_for(&self, view: &dyn View, call: u16, body: &[u8]) -> Option<Vec<Fid>> {
         meta::answers_for(view, call, body)
+    }
+    fn plain_dir(&self, view: &dyn View, dir: Fid) -> Option<Option<u32>> {
+        meta::plain_dir(view, dir)
     }
     fn counts(&self) -> bool {
         true

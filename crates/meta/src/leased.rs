@@ -4,6 +4,7 @@ use types::Fid;
 use wire::meta::{Create, CreateWith, GetAttr, Lookup, MakeDir, ReadDir, Symlink};
 use wire::{Reader, Request, Wire};
 
+use crate::inode::{SETGID, load_inode};
 use crate::readdir::{BYTES_MAX, ENTRIES_MAX};
 use crate::records::{EntryRecord, counted};
 use crate::{View, keys, names};
@@ -25,6 +26,18 @@ fn name_of(lookup: &[u8]) -> Option<&[u8]> {
     Fid::get(r).ok()?;
     let len = u32::get(r).ok()?;
     r.take(len as usize).ok()
+}
+
+/// The inline limit that a directory sets, if it sets one. The outer `None`: new files there have attributes that only the MDT can tell, because of
+/// a default ACL, the set-group bit or `chattr` flags.
+pub fn plain_dir(view: &dyn View, dir: Fid) -> Option<Option<u32>> {
+    let dir = load_inode(view, dir).ok()?;
+    let is_plain = dir.is_dir()
+        && dir.attr.nlink > 0
+        && dir.default_acl.is_empty()
+        && dir.attr.mode & SETGID == 0
+        && dir.flags == 0;
+    is_plain.then(|| dir.spec.as_ref().and_then(|spec| spec.inline_max))
 }
 
 /// The directory of an inode with this record, by its first hint. The root's is the root itself.

@@ -25,7 +25,7 @@ pub struct Seed<'a> {
     pub content: Content<'a>,
     pub cred: &'a Cred,
     pub now: Time,
-    /// In a replay: the fid of the first answer.
+    /// In a replay: the fid of the first answer. Else 0, or a fid that `LeaseDir` gave.
     pub want: Fid,
 }
 
@@ -122,9 +122,11 @@ fn op_of(kind: Kind) -> ChangeOp {
     }
 }
 
-/// In a replay the fid that the client already knows, if it is free; otherwise a new one.
+/// The fid that the client knows already, if it is free; otherwise a new one. A client knows it in a replay, or if `LeaseDir` gave it; a judged
+/// session is given none.
 fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
-    let wanted = ctx.replay && want.counter() >= Fid::FIRST && want.allocating_shard() == ctx.shard;
+    let may_want = ctx.replay || ctx.judge.is_none();
+    let wanted = may_want && want.counter() >= Fid::FIRST && want.allocating_shard() == ctx.shard;
     let is_free = wanted && txn.get(&keys::inode(want)).is_none();
     match is_free {
         true => want,

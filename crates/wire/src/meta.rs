@@ -29,6 +29,8 @@ pub const RENAME_NOREPLACE: u32 = 1;
 pub const RENAME_EXCHANGE: u32 = 2;
 /// Leaves a whiteout at the old name in the same step: a character device 0:0, with which overlayfs marks a removed name.
 pub const RENAME_WHITEOUT: u32 = 4;
+/// Most fids of a `LeaseDir`.
+pub const LEASED_FIDS_MAX: u32 = 1024;
 /// Most fids of a `GetAttrs`: their inodes fit a reply even with layouts of many stripes.
 pub const FIDS_MAX: usize = 1024;
 /// Bits of `SetXattr::flags`, with the kernel's numbers.
@@ -79,8 +81,15 @@ bodies! {
     /// has all of it. `NeedLayout` if the content is longer than `inline_max`. `now` is the time of making, `written` that of the
     /// content.
     CreateWith { parent: Fid, name: Bytes, mode: u32, umask: u32, crcs: Vec<u32>, now: Time, written: Time, cred: Cred,
-        /// As in `Create`.
+        /// As in `Create`; also a fid that `LeaseDir` gave.
         want: Fid,
+    }
+    /// Asks for the right to make and remove files in a directory before the MDT hears of it, and for fids of new files.
+    LeaseDir { dir: Fid, count: u32 }
+    /// `count` fids from `first` on, of which each is used once. 0: the client tells the MDT of each change at once.
+    LeaseDirReply { first: Fid, count: u32,
+        /// Content up to this many bytes lies inline in the directory's new files.
+        inline_max: u32,
     }
     MakeDir { parent: Fid, name: Bytes, mode: u32, umask: u32, now: Time, cred: Cred, want: Fid }
     Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
@@ -491,6 +500,7 @@ calls! {
     0x0237 Counts => CountsReply, read;
     0x0238 PathsOf => PathsOfReply, read;
     0x0239 MoveTail => MoveTailReply, mutate;
+    0x023a LeaseDir => LeaseDirReply, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;
 }

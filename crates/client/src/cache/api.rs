@@ -22,6 +22,9 @@ pub struct Settings {
     pub observer: bool,
     /// Users that the mount acts for.
     pub claims: Claims,
+    /// Small files are made and removed here first, and the MDT hears of it a moment later, in bulk. A kill of this process loses what it had
+    /// not shipped.
+    pub ships_names: bool,
     /// If the servers live in this process, locks stay with the kernel (decision 0015). Other mounts get none meanwhile.
     pub own_locks: bool,
 }
@@ -36,6 +39,7 @@ impl Default for Settings {
             name: String::new(),
             observer: false,
             claims: Claims::All,
+            ships_names: true,
             own_locks: false,
         }
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use lease::{TERM_MS, Touch};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use types::{Fid, Kind, SessionId, h64};
+use types::{Attr, Fid, Kind, SessionId, Time, h64};
 use wire::Flags;
 use wire::meta::{FileState, Inode};
 use wire::notice::Forgotten;

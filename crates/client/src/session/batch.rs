@@ -29,6 +29,11 @@ impl Link {
         deadline: Instant,
     ) -> Vec<Result<Answer<R::Reply>, Fault>> {
         let mut answers = Vec::with_capacity(asked.len());
+        for (fid, req, _) in asked {
+            if let Err(fault) = self.wait_for_changes(*fid, req, deadline) {
+                return asked.iter().map(|_| Err(fault.clone())).collect();
+            }
+        }
         while answers.len() < asked.len() {
             answers.extend(self.ask_some(&asked[answers.len()..], deadline));
         }

@@ -13,6 +13,7 @@ use crate::session::gone::Gone;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
 use crate::session::sharing::Sharing;
+use crate::session::unshipped::Unshipped;
 
 /// State that all links of a client share.
 pub(crate) struct Identity {
@@ -36,6 +37,7 @@ pub(crate) struct Identity {
     pub gone: Gone,
     pub sharing: Sharing,
     pub leased: Leased,
+    pub unshipped: Unshipped,
     pub ear: Ear,
     /// Rings for a keep-alive at once.
     pub alive: Bell,

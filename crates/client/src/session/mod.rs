@@ -15,4 +15,6 @@ pub(crate) mod request;
 pub(crate) mod section;
 pub(crate) mod sent;
 pub(crate) mod sharing;
+pub(crate) mod ship;
 pub(crate) mod slots;
+pub(crate) mod unshipped;

@@ -317,6 +317,10 @@ impl<'a, R: Sent> Pending<'a, R> {
 
     /// The answer to a lookup.
     fn keep_name(&self, told: &Told, inode: Option<&Inode>) -> Leave {
+        // A directory in which changes wait is not as the MDT has it.
+        if inode.is_some_and(|inode| self.link.has_changes_in(inode.attr.fid)) {
+            return Leave::default();
+        }
         match (self.link.leased(), &self.wish) {
             (Some(leased), (dir, Some(name))) => leased.keep(told, *dir, name, inode),
             _ => Leave::default(),

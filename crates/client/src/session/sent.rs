@@ -5,8 +5,9 @@ use lease::Touch;
 use types::{Fid, h64};
 use wire::accessed::Accessed;
 use wire::meta::{
-    Create, CreateReply, CreateWith, GetAttr, Inode, Link, Lookup, MakeDir, OpenReply, ReadDir, RemoveDir,
-    Rename, RenameReply, Symlink, Tmpfile, Unlink, UnlinkReply, WriteInline, WriteInlineReply,
+    Create, CreateReply, CreateWith, GetAttr, GetAttrs, Inode, LeaseDir, Link, Lookup, MakeDir, OpenReply,
+    ReadDir, RemoveDir, Rename, RenameReply, Symlink, Tmpfile, Unlink, UnlinkReply, WriteInline,
+    WriteInlineReply,
 };
 use wire::{Request, Wire};
 
@@ -19,6 +20,17 @@ pub(crate) enum Wish<'a> {
     Names(Fid),
     /// Attributes of this inode. The caller keeps them.
     Attr(Fid),
+}
+
+/// The changes that are shipped before a request (client-U2).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    Nothing,
+    All,
+    /// Those of this name in this directory.
+    Name(Fid, u64),
+    /// Those of these files, and in these directories.
+    Of(Vec<Fid>),
 }
 
 /// A request of a session.
@@ -39,15 +51,21 @@ pub(crate) trait Sent: Request {
     }
     /// It removes its name.
     const REMOVES: bool = false;
+    /// It changes names: a client's changes of names are carried out in their order.
+    const NAMES: bool = false;
+    /// What bears on it of the changes that wait.
+    fn after(&self, fid: Fid) -> After {
+        match Self::NAMES {
+            true => After::All,
+            false => After::Of(vec![fid]),
+        }
+    }
 }
 
 macro_rules! sent {
     ($($t:path),* $(,)?) => { $(impl Sent for $t {})* };
 }
 sent!(
-    wire::meta::GetAttrs,
-    wire::check::Check,
-    wire::check::Repair,
     wire::meta::SetAttr,
     wire::meta::ReadLink,
     wire::meta::GetXattr,
@@ -65,16 +83,12 @@ sent!(
     wire::meta::Truncate,
     wire::meta::SetStripe,
     wire::meta::GetStripe,
-    wire::meta::PathOf,
-    wire::meta::Counts,
-    wire::meta::Scan,
     wire::lock::Lock,
     wire::lock::TestLock,
     wire::lock::CancelLock,
     wire::lock::DropOwner,
     wire::lock::AwaitLocks,
     wire::meta::SetFlags,
-    wire::purge::Dying,
     wire::object::Write,
     wire::object::Read,
     wire::object::Truncate,
@@ -88,15 +102,42 @@ sent!(
     wire::meta::SeekInline,
     wire::object::List,
     wire::object::ReportMissing,
-    wire::session::Detach,
     wire::shared::Close,
     wire::shared::Enter,
     wire::shared::Hold,
     wire::shared::Leave,
+);
+
+/// Requests about the whole file system, or about a directory with all that lies below it.
+macro_rules! about_all {
+    ($($t:path),* $(,)?) => { $(impl Sent for $t {
+        fn after(&self, _: Fid) -> After {
+            After::All
+        }
+    })* };
+}
+about_all!(
+    wire::check::Check,
+    wire::check::Repair,
+    wire::meta::PathOf,
+    wire::meta::Counts,
+    wire::meta::Scan,
+    wire::purge::Dying,
+    wire::session::Detach,
     wire::session::Flush,
     wire::session::TargetStat,
 );
 
+impl Sent for LeaseDir {
+    fn after(&self, _: Fid) -> After {
+        After::Nothing
+    }
+}
+impl Sent for GetAttrs {
+    fn after(&self, _: Fid) -> After {
+        After::Of(self.fids.clone())
+    }
+}
 impl Sent for WriteInline {
     /// A replayed write was carried out before, so it is carried out again even if an abandoned migration shows again after the restart.
     fn amend(body: &mut [u8], _: &WriteInlineReply) {
@@ -117,6 +158,7 @@ macro_rules! makes_name {
         fn named($reply: &$of) -> Option<&Inode> {
             $inode
         }
+        const NAMES: bool = true;
     };
 }
 
@@ -130,6 +172,7 @@ impl Sent for Unlink {
         touches(fid, self.parent, &self.name)
     }
     const REMOVES: bool = true;
+    const NAMES: bool = true;
 }
 impl Sent for RemoveDir {
     fn amend(body: &mut [u8], reply: &UnlinkReply) {
@@ -140,6 +183,7 @@ impl Sent for RemoveDir {
         touches(fid, self.parent, &self.name)
     }
     const REMOVES: bool = true;
+    const NAMES: bool = true;
 }
 
 /// A replayed creation asks for the fid that the first answer gave: `want`, the last field of these bodies.
@@ -183,6 +227,7 @@ impl Sent for MakeDir {
     makes_name!(reply: Inode => Some(reply));
 }
 impl Sent for Rename {
+    const NAMES: bool = true;
     fn amend(body: &mut [u8], reply: &RenameReply) {
         want(body, reply.whiteout)
     }
@@ -199,16 +244,23 @@ impl Sent for Symlink {
     makes_name!(reply: Inode => Some(reply));
 }
 impl Sent for Link {
+    const NAMES: bool = true;
     fn touches(&self, fid: Fid) -> Vec<Touch> {
         touches(fid, self.parent, &self.name)
     }
 }
 impl Sent for Accessed {
+    fn after(&self, _: Fid) -> After {
+        After::Of(self.reads.iter().map(|read| read.fid).collect())
+    }
     fn touches(&self, _: Fid) -> Vec<Touch> {
         self.reads.iter().map(|read| Touch::Attr { fid: read.fid }).collect()
     }
 }
 impl Sent for Lookup {
+    fn after(&self, _: Fid) -> After {
+        After::Name(self.parent, h64(&self.name))
+    }
     fn wish(&self) -> Wish<'_> {
         // Its answer lies in another directory.
         if *self.name == b".."[..] {
@@ -221,6 +273,10 @@ impl Sent for Lookup {
     }
 }
 impl Sent for ReadDir {
+    /// It may have attributes of directories in which changes wait.
+    fn after(&self, _: Fid) -> After {
+        After::All
+    }
     fn wish(&self) -> Wish<'_> {
         Wish::Names(self.dir)
     }

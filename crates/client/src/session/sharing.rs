@@ -319,6 +319,9 @@ impl Fs {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        // client-U4.
+        self.id.unshipped.end_leases();
+        self.ship_all(deadline)?;
         // 3. Of files that are leased now the MDT hears with their return. Of others it hears all that is known better here.
         // (A client that began among others claims nothing: they hold leases.)
         let others = if sharing.is_beginning() { self.claim_files() } else { self.files.all() };

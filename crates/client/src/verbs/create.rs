@@ -27,13 +27,16 @@ impl Fs {
         self.refuse_observer()?;
         let deadline = self.deadline();
         // 1. client-C4: under the name lock, so that no unlink comes between the creation and the file's place in the table.
-        let name_lock = self.names.lock(parent, name, deadline)?;
+        let (name_lock, mode) = (self.names.lock(parent, name, deadline)?, mode.into());
+        if let Some(made) = self.make_here((parent, name), mode, flags, cred, deadline) {
+            return made;
+        }
         let req = Create {
             exclusive: flags.exclusive,
             read: flags.read,
             write: flags.write,
             append: flags.append || flags.appends_itself,
-            ..self.create_request(parent, name, Kind::File, mode.into(), 0, cred)
+            ..self.create_request(parent, name, Kind::File, mode, 0, cred)
         };
         let (before, times_told) = (self.xattrs_set(), self.id.sharing.times_told());
         let Answer { reply: CreateReply { made, open }, mark, .. } =

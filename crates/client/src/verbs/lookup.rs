@@ -55,6 +55,12 @@ impl Fs {
         }
         let req = Lookup { parent, name: Bytes::from(name), cred: cred.clone() };
         match self.ask_until(parent, &req, self.deadline()) {
+            // A directory in which changes wait: the MDT tells of it anew, after them.
+            Ok(answer) if self.id.unshipped.bears_on(answer.reply.attr.fid) => {
+                let fid = answer.reply.attr.fid;
+                let anew = self.ask_until(fid, &GetAttr { fid }, self.deadline());
+                (anew.and_then(|answer| self.attr_of(&answer.reply, None)), Leave::default())
+            }
             Ok(answer) => (self.attr_of(&answer.reply, None), answer.leave),
             Err(fault) if fault.code == Code::NotFound => {
                 let leave =

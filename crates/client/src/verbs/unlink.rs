@@ -16,6 +16,9 @@ impl Fs {
         self.refuse_observer()?;
         let deadline = self.deadline();
         let _name_lock = self.names.lock(parent, name, deadline)?;
+        if let Some(removed) = self.remove_here((parent, name), cred, deadline) {
+            return removed;
+        }
         let quiet = self.files.quiet();
         let victim = self.victim(quiet.is_some(), parent, name, cred, deadline)?;
         let fid_lock = match victim {

@@ -312,9 +312,15 @@ impl Fs {
         {
             return Err(Stopped::NeedLayout.into());
         }
+        let now = self.now();
+        if let Some(attr) = self.write_here(file, place, data, now) {
+            let mut meta = file.meta.lock();
+            meta.progress.set_size(attr.size, attr.blocks, attr.mtime);
+            return Ok(());
+        }
         let mdt = self.mdt(file.fid)?;
         let (fid, crcs, held) = (file.fid, fragment_crcs(0, data), file.held());
-        let req = WriteInline { fid, place, in_section, crcs, now: self.now(), held };
+        let req = WriteInline { fid, place, in_section, crcs, now, held };
         let Answer { reply, mark, .. } = mdt.exchange(file.fid, &req, data, &mut Buf::new(), deadline)?;
         let mut meta = file.meta.lock();
         if in_section {

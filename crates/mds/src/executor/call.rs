@@ -82,8 +82,8 @@ impl Core {
         let around = Around { head, joined, judged, space, doom };
         self.with_ctx(around, lease_high, &mut |ctx| {
             let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
-            if ctx.replay {
-                check_replayed_fids(txn)?;
+            if ctx.replay || head.call == CreateWith::CALL {
+                check_wanted_fids(txn)?;
             }
             Ok(reply)
         })
@@ -144,8 +144,8 @@ pub fn refuse_late() -> Fault {
     Fault::new(Code::Stale, "a request that was given up, and others may have changed the same since")
 }
 
-/// Refuses a replay that asks for a fid that was never given out: that fid would be given out twice (mds-O5).
-fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
+/// Refuses a request that asks for a fid that was never given out: that fid would be given out twice (mds-O5).
+fn check_wanted_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
     let fid_of = |key: &Key| match key.as_bytes() {
         [meta::keys::INODE, fid @ ..] => fid.try_into().ok().map(|b| Fid(u64::from_be_bytes(b))),
         _ => None,
@@ -154,7 +154,7 @@ fn check_replayed_fids(txn: &Overlay<'_>) -> Result<(), Fault> {
         None => Ok(()),
         Some(fid) => Err(Fault::new(
             Code::BadRequest,
-            format!("a replay asks for fid {fid}, which was never given out"),
+            format!("a request asks for fid {fid}, which was never given out"),
         )),
     }
 }

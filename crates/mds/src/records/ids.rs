@@ -142,6 +142,15 @@ impl Ids {
     pub fn next_fid(&mut self) -> Option<Fid> {
         self.counters[0].draw().map(|n| Fid::new(self.shard, n))
     }
+    /// Up to `count` fids in a row: the first, and how many. Transactions keep enough (`are_enough`).
+    pub fn draw_fids(&mut self, count: u64) -> Option<(Fid, u64)> {
+        let counter = &mut self.counters[0];
+        let count = count.min(counter.left().saturating_sub(2 * TXN_IDS_MAX));
+        let first = Fid::new(self.shard, counter.next);
+        counter.next += count;
+        assert!(counter.next <= counter.limit, "mds-M5: ids are given out only below a promised limit");
+        (count > 0).then_some((first, count))
+    }
     /// A lease number: its low half is the counter in capabilities, its high half is added to the epoch, so that versions
     /// rise also when the low half starts again.
     pub fn next_lease(&mut self) -> Option<u64> {

@@ -121,6 +121,35 @@ impl Leased {
         leave
     }
 
+    /// A change of a name that this client has carried out before the MDT (`session::ship`): as `change` and `end`. The directory's attributes
+    /// stay cached, with new times.
+    pub fn changed_here(&self, (dir, name): (Fid, &[u8]), fate: Fate<'_>, now: Time, me: SessionId) {
+        let flags = Flags::NAMES_LEASED | Flags::ATTRS_LEASED;
+        self.change(vec![Touch::Name { dir, h64: h64(name) }]).end((flags, me), fate);
+        self.attr_here(dir, |inode| (inode.attr.mtime, inode.attr.ctime) = (now, now));
+    }
+
+    /// A file was written before the MDT has heard of it.
+    pub fn written_here(&self, attr: Attr) {
+        self.attr_here(attr.fid, |inode| inode.attr = attr);
+    }
+
+    /// Changes cached attributes in place. Answers to earlier requests are not kept.
+    fn attr_here(&self, fid: Fid, change: impl FnOnce(&mut Inode)) {
+        self.stamp(&[Touch::Attr { fid }]);
+        let Some(Place { dir, h64 }) = self.place_of(fid).lock().get(&fid).copied() else { return };
+        let mut shard = self.shard(dir).dirs.lock();
+        let name = shard.get_mut(&dir).and_then(|of| of.names.get_mut(&h64));
+        if let Some(inode) = name.filter(|name| name.fid == Some(fid)).and_then(|name| name.inode.as_mut()) {
+            change(inode);
+        }
+    }
+
+    /// Nothing of this directory is as it was thought to be.
+    pub fn forget_all_of(&self, dir: Fid) {
+        self.forget(&[Forgotten { dir, h64: 0, fid: dir, whole: true }]);
+    }
+
     fn drop_dir(&self, dir: Fid) {
         let gone = self.shard(dir).dirs.lock().remove(&dir);
         gone.into_iter().for_each(|of| self.dropped(of, &mut Vec::new()));

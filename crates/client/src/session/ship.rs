@@ -1,0 +1,409 @@
+//! Makes and removes small files here first, and ships that to the MDT in bulk (decision 0057).
+//!
+//! A change is carried out here only where its outcome is certain: the client is alone, it has the names of the directory under a lease, and
+//! the kernel has checked the caller's rights. The MDT has leased the directory for it, so new files get no attributes that only the MDT
+//! could tell. Then the change waits for its frame, at most `LINGER`.
+//!
+//! client-U5: what is answered from here is what the MDT will answer: attributes are compared when the answer comes.
+//! client-U6: a change that the MDT refuses is a loss, of its file and its directory: it is logged, and fsync reports it.
+
+use std::sync::Weak;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use types::crc::fragment_crcs;
+use types::{Attr, Code, Cred, Fault, Fid, Kind, Time};
+use wire::codec::Bytes;
+use wire::meta::{
+    CreateWith, FLAG_APPEND, FLAG_IMMUTABLE, FileState, Inode, LEASED_FIDS_MAX, LeaseDir, OpenReply, Place,
+    Unlink, UnlinkReply,
+};
+use wire::{Malformed, Reader, Request, Wire};
+
+use crate::Fs;
+use crate::cache::api::{Handle, Mode, OpenFlags};
+use crate::cache::files::{File, For};
+use crate::cache::leased::{Fate, Known};
+use crate::session::request::Answer;
+use crate::session::sent::{After, Sent};
+use crate::session::unshipped::{Change, LINGER, May, What};
+use crate::wait_for_bell;
+
+/// Longest time of one try to ship. A slow MDT is asked again, under the slots of the first try (client-C3).
+const TRY_MAX: Duration = Duration::from_secs(5);
+/// Changes in a directory that are sent at once before its lease is asked for: a directory of few files costs no request more.
+const TRIES: u32 = 2;
+/// Longest name.
+const NAME_MAX: usize = 255;
+/// Bits of a mode.
+const MODE_BITS: u32 = 0o7777;
+
+/// A request that is sent later than its change was made. The cache has had the change since then.
+struct Late<R>(R);
+
+impl<R: Wire> Wire for Late<R> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
+        R::get(r).map(Late)
+    }
+}
+impl<R: Sent> Request for Late<R> {
+    const CALL: u16 = R::CALL;
+    const MUTATES: bool = R::MUTATES;
+    type Reply = R::Reply;
+}
+impl<R: Sent> Sent for Late<R> {
+    fn amend(body: &mut [u8], reply: &R::Reply) {
+        R::amend(body, reply);
+    }
+    fn touches(&self, _: Fid) -> Vec<lease::Touch> {
+        vec![]
+    }
+    const NAMES: bool = R::NAMES;
+    fn after(&self, _: Fid) -> After {
+        After::Nothing
+    }
+}
+
+/// While it exists, no other client comes in (client-H1).
+struct Alone<'a>(&'a Fs);
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Fs {
+    /// `None`: others work on this file system, or all of it is in this process.
+    fn alone(&self, fid: Fid) -> Option<Alone<'_>> {
+        // Counted first, looked second, as in `section`.
+        self.id.sharing.alone.fetch_add(1, Ordering::SeqCst);
+        let alone = Alone(self);
+        let is_so = self.settings.ships_names
+            && !self.is_shared()
+            && !self.is_stopping()
+            && self.mdt(fid).is_ok_and(|mdt| mdt.keeps() && mdt.is_attached());
+        is_so.then_some(alone)
+    }
+
+    /// The inline limit of new files in `dir`, if changes in it may wait. Asks for the directory's lease when it is due.
+    fn may_wait(&self, dir: Fid, deadline: Instant) -> Option<u32> {
+        let unshipped = &self.id.unshipped;
+        match unshipped.may(dir, TRIES) {
+            May::There => None,
+            May::Here(inline_max) => Some(inline_max),
+            May::Ask => {
+                let req = LeaseDir { dir, count: LEASED_FIDS_MAX };
+                let reply = self.ask_until(dir, &req, deadline).ok()?.reply;
+                let granted = (reply.count > 0)
+                    .then(|| (reply.inline_max, reply.first.0..reply.first.0 + u64::from(reply.count)));
+                let inline_max = granted.as_ref().map(|(max, _)| *max);
+                unshipped.leased(dir, granted);
+                inline_max
+            }
+        }
+    }
+
+    /// Makes a new file here. The name is locked. `None`: the MDT must be asked.
+    pub(crate) fn make_here(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        Mode { bits, umask }: Mode,
+        flags: OpenFlags,
+        cred: &Cred,
+        deadline: Instant,
+    ) -> Option<Result<(Attr, Handle), Fault>> {
+        if flags.sync || !is_name(name) || !self.may_use_cached(cred) {
+            return None;
+        }
+        let _alone = self.alone(parent)?;
+        if !matches!(self.id.leased.name(parent, name), Some((Known::Absent, _))) {
+            return None;
+        }
+        let inline_max = self.may_wait(parent, deadline)?;
+        if !self.id.unshipped.wait_for_room(deadline) {
+            return Some(Err(slow()));
+        }
+        let fid = self.id.unshipped.take_fid()?;
+        let (before, now, mode) = (self.xattrs_set(), self.now(), bits & MODE_BITS);
+        let attr = Attr {
+            fid,
+            kind: Kind::File,
+            mode: mode & !(umask & 0o777),
+            uid: cred.uid,
+            gid: cred.gid,
+            nlink: 1,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        };
+        let why = if flags.write { For::Writing } else { For::Reading };
+        let file = self.files.pin(fid, why);
+        {
+            let mut body = match file.own_body(deadline) {
+                Ok(body) => body,
+                Err(fault) => return Some(Err(fault)),
+            };
+            (body.is_loaded, body.layout) = (true, None);
+            let mut meta = file.meta.lock();
+            meta.progress.start_anew(0, 0, now);
+            (meta.session, meta.inline_max) = (self.session(), Some(inline_max));
+        }
+        self.note_bare(&file, before);
+        let inode = Inode { attr, layout: None, state: FileState::Settled, flags: 0 };
+        let what = What::Make { file: file.clone(), attr, umask, mode, bytes: vec![] };
+        self.id.unshipped.add(Change::new((parent, name), fid, now, cred, what));
+        self.id.leased.changed_here((parent, name), Fate::Made(name, &inode), now, self.session());
+        Some(Ok((attr, self.files.add_handle(file, flags))))
+    }
+
+    /// Writes into a new file that waits. `None`: the MDT must be asked. The caller has the file's body, and the range is within the inline limit.
+    pub(crate) fn write_here(&self, file: &File, place: Place, data: &[u8], now: Time) -> Option<Attr> {
+        let attr = self.id.unshipped.write(file.fid, |bytes, attr| {
+            let (at, data) = match place {
+                Place::At(offset) => (usize::try_from(offset).ok()?, data),
+                Place::End => (bytes.len(), data),
+                Place::Within(offset) => {
+                    let at = usize::try_from(offset).ok()?;
+                    (at, &data[..data.len().min(bytes.len().saturating_sub(at))])
+                }
+            };
+            // A hole has no blocks, and the MDT makes one only by a write of its own.
+            if at > bytes.len() {
+                return None;
+            }
+            if data.is_empty() {
+                return Some(*attr);
+            }
+            let end = at + data.len();
+            bytes.resize(bytes.len().max(end), 0);
+            bytes[at..end].copy_from_slice(data);
+            (attr.size, attr.blocks) = (bytes.len() as u64, (bytes.len() as u64).div_ceil(512));
+            (attr.mtime, attr.ctime) = (now, now);
+            Some(*attr)
+        })?;
+        self.id.leased.written_here(attr);
+        Some(attr)
+    }
+
+    /// Removes a file here. The name is locked. `None`: the MDT must be asked.
+    pub(crate) fn remove_here(
+        &self,
+        (parent, name): (Fid, &[u8]),
+        cred: &Cred,
+        deadline: Instant,
+    ) -> Option<Result<(), Fault>> {
+        if !is_name(name) || !self.may_use_cached(cred) {
+            return None;
+        }
+        let _alone = self.alone(parent)?;
+        let Some((Known::There(fid, Some(inode)), _)) = self.id.leased.name(parent, name) else {
+            return None;
+        };
+        let Inode { attr, flags, .. } = &inode;
+        if attr.kind == Kind::Dir || attr.nlink != 1 || flags & (FLAG_IMMUTABLE | FLAG_APPEND) != 0 {
+            return None;
+        }
+        self.may_wait(parent, deadline)?;
+        if !self.id.unshipped.wait_for_room(deadline) {
+            return Some(Err(slow()));
+        }
+        // No open comes between the look and the removal.
+        let _fid_lock = match self.names.lock_fid(fid, deadline) {
+            Ok(lock) => lock,
+            Err(fault) => return Some(Err(fault)),
+        };
+        if self.files.is_held(fid) {
+            return None;
+        }
+        let now = self.now();
+        self.id.gone.remember(Attr { nlink: 0, ctime: now, ..*attr });
+        if let Some(file) = self.files.get(fid) {
+            file.meta.lock().is_gone = true;
+        }
+        self.id.unshipped.add(Change::new((parent, name), fid, now, cred, What::Remove));
+        self.id.leased.changed_here((parent, name), Fate::Removed, now, self.session());
+        Some(Ok(()))
+    }
+
+    // ---- shipping ----
+
+    /// Ships all changes. After it the client makes no more here until the next call of it that is alone.
+    pub(crate) fn ship_all(&self, deadline: Instant) -> Result<(), Fault> {
+        match self.id.unshipped.wait_for(&After::All, deadline) {
+            true => Ok(()),
+            false => Err(slow()),
+        }
+    }
+
+    /// As `ship_all`, at the client's end: its threads have ended.
+    pub(crate) fn ship_rest(&self, deadline: Instant) {
+        while !self.id.unshipped.is_empty() && Instant::now() < deadline && self.ship_some(deadline) {}
+        self.lose_unshipped("this mount ended before the MDT had heard of it");
+    }
+
+    pub(crate) fn lose_unshipped(&self, why: &str) {
+        lose(&self.id, why);
+    }
+
+    /// Sends one frame. False: nothing waits, or the MDT does not answer.
+    fn ship_some(&self, deadline: Instant) -> bool {
+        let unshipped = &self.id.unshipped;
+        let Ok(mdt) = self.mdt(Fid::ROOT) else { return false };
+        let changes = unshipped.take(self.is_stopping());
+        let mut is_answered = !changes.is_empty();
+        let (makes, removes): (Vec<_>, Vec<_>) =
+            changes.iter().partition(|(_, change)| matches!(change.what, What::Make { .. }));
+        // A frame has changes of one kind.
+        let asked: Vec<_> = makes
+            .iter()
+            .filter_map(|(_, change)| {
+                let What::Make { attr, umask, mode, bytes, .. } = &change.what else { return None };
+                Some((change.parent, create_of(change, attr, (*umask, *mode), bytes), &bytes[..]))
+            })
+            .collect();
+        let made = if asked.is_empty() { vec![] } else { mdt.ask_together(&asked, deadline) };
+        for ((at, change), answer) in makes.iter().zip(made) {
+            let is_done = self.was_made(change, answer);
+            is_answered &= is_done;
+            unshipped.sent(*at, is_done);
+        }
+        let asked: Vec<_> =
+            removes.iter().map(|(_, change)| (change.parent, unlink_of(change), &[][..])).collect();
+        let removed = if asked.is_empty() { vec![] } else { mdt.ask_together(&asked, deadline) };
+        let mut gone = Vec::new();
+        for ((at, change), answer) in removes.iter().zip(removed) {
+            let is_done = self.was_removed(change, answer, &mut gone);
+            is_answered &= is_done;
+            unshipped.sent(*at, is_done);
+        }
+        unshipped.end();
+        // It may ask the MDT, and so comes after the end of the frame.
+        gone.iter().for_each(|gone| self.note_removed(gone, deadline));
+        is_answered
+    }
+
+    /// False: there is no answer.
+    fn was_made(&self, change: &Change, answer: Result<Answer<OpenReply>, Fault>) -> bool {
+        let What::Make { file, attr, .. } = &change.what else { return true };
+        match answer {
+            Ok(Answer { reply: OpenReply { inode, cap }, mark, .. }) => {
+                let mut meta = file.meta.lock();
+                meta.cap = cap.or(meta.cap.take());
+                meta.flags = inode.flags;
+                meta.saw(mark);
+                drop(meta);
+                if inode.attr.fid != change.fid {
+                    self.lose(change, "the MDT gave it another number; run fsck");
+                } else if inode.attr != *attr && !change.is_repeat {
+                    // client-U5. A change of the directory came between; what is cached goes.
+                    tracing::warn!(
+                        "file {}: the MDT has {:?}, and {attr:?} was expected",
+                        change.fid,
+                        inode.attr
+                    );
+                    self.id.leased.forget_all_of(change.parent);
+                }
+                true
+            }
+            Err(fault) => self.is_refused(change, &fault),
+        }
+    }
+
+    fn was_removed(
+        &self,
+        change: &Change,
+        answer: Result<Answer<UnlinkReply>, Fault>,
+        gone: &mut Vec<UnlinkReply>,
+    ) -> bool {
+        match answer {
+            Ok(answer) => {
+                gone.push(answer.reply);
+                true
+            }
+            // The first try was carried out.
+            Err(fault) if fault.code == Code::NotFound && change.is_repeat => true,
+            Err(fault) => self.is_refused(change, &fault),
+        }
+    }
+
+    /// False: it is not known what came of it, so it is sent again.
+    fn is_refused(&self, change: &Change, fault: &Fault) -> bool {
+        if matches!(fault.code, Code::Timeout | Code::NotReady) {
+            return false;
+        }
+        self.lose(change, &fault.to_string());
+        self.id.leased.forget_all_of(change.parent);
+        true
+    }
+
+    /// client-U6.
+    fn lose(&self, change: &Change, why: &str) {
+        lose_change(&self.id, change, why);
+    }
+
+    fn ship_round(&self) {
+        while !self.id.unshipped.is_empty() && !self.is_stopping() && self.ship_some(Instant::now() + TRY_MAX)
+        {
+        }
+    }
+}
+
+fn lose_change(id: &crate::session::identity::Identity, change: &Change, why: &str) {
+    let name = String::from_utf8_lossy(&change.name);
+    let what = if matches!(change.what, What::Remove) { "removal" } else { "creation" };
+    let why = format!("the {what} of '{name}' in directory {} did not reach the MDT: {why}", change.parent);
+    id.losses.add(change.fid, &why);
+    id.losses.add(change.parent, &why);
+}
+
+/// The session has ended, or the client ends: nothing that waits is sent any more.
+pub(crate) fn lose(id: &crate::session::identity::Identity, why: &str) {
+    for change in id.unshipped.lose() {
+        lose_change(id, &change, why);
+    }
+}
+
+fn create_of(change: &Change, attr: &Attr, (umask, mode): (u32, u32), bytes: &[u8]) -> Late<CreateWith> {
+    Late(CreateWith {
+        parent: change.parent,
+        name: Bytes::from(&change.name[..]),
+        mode,
+        umask,
+        crcs: fragment_crcs(0, bytes),
+        now: change.now,
+        written: attr.mtime,
+        cred: change.cred.clone(),
+        want: change.fid,
+    })
+}
+
+fn unlink_of(change: &Change) -> Late<Unlink> {
+    let (parent, name) = (change.parent, Bytes::from(&change.name[..]));
+    Late(Unlink { parent, name, held: false, now: change.now, cred: change.cred.clone() })
+}
+
+/// Names that the MDT takes (`meta::names::validate`).
+fn is_name(name: &[u8]) -> bool {
+    let is_special = name.is_empty() || name == b"." || name == b"..";
+    !is_special && name.len() <= NAME_MAX && !name.iter().any(|byte| matches!(byte, 0 | b'/'))
+}
+
+fn slow() -> Fault {
+    Fault::new(Code::Timeout, "changes of names do not reach the MDT in time; see 'stria status'")
+}
+
+/// The thread that ships.
+pub(crate) fn ship_loop(weak: &Weak<Fs>) {
+    while !wait_for_bell(weak, LINGER, |id| &id.unshipped.bell) {
+        let Some(fs) = weak.upgrade() else { return };
+        fs.ship_round();
+    }
+}

@@ -1,0 +1,353 @@
+//! Changes that this client has carried out in directories that it leases for that, and that the MDT has not heard of: new small files, and removed
+//! ones. Pure state; `ship` has the requests.
+//!
+//! client-U1: changes are shipped in the order in which they were made. One that does not depend on another may share a frame with it.
+//! client-U2: a request to the MDT that a change may bear on waits until that change is shipped. Requests that change names wait for all.
+//! client-U3: the content of a new file changes here only until the file is under way. So a file that is open is not sent yet if it is young and no
+//!     call waits.
+//! client-U4: a directory's lease ends when its attributes change, with the session, and before others come in (client-H2).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use net::Bell;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use types::{Attr, Cred, Fid, Time};
+
+use crate::cache::files::File;
+use crate::session::sent::After;
+
+/// Changes that wait at most. Past it a call waits until some are shipped.
+pub(crate) const WAITING_MAX: usize = 1024;
+/// Bytes of content that wait at most.
+const BYTES_MAX: usize = 16 << 20;
+/// Longest time that a change waits for others to share its frame, and that a new file waits to be closed.
+pub(crate) const LINGER: Duration = Duration::from_millis(50);
+/// So many changes are shipped at once, without a wait for more.
+pub(crate) const FRAME: usize = 32;
+/// Bytes of content of one frame.
+const FRAME_BYTES: usize = 512 << 10;
+/// Leased directories, and directories that are about to be. Past it all are forgotten, and leased anew.
+const DIRS_MAX: usize = 4096;
+
+#[derive(Clone)]
+pub(crate) enum What {
+    /// A new file with its content, and the time at which that was written.
+    Make {
+        file: Arc<File>,
+        attr: Attr,
+        umask: u32,
+        mode: u32,
+        bytes: Vec<u8>,
+    },
+    Remove,
+}
+
+/// A change that waits.
+#[derive(Clone)]
+pub(crate) struct Change {
+    pub parent: Fid,
+    pub name: Box<[u8]>,
+    pub h64: u64,
+    pub fid: Fid,
+    pub now: Time,
+    pub cred: Cred,
+    pub what: What,
+    /// It was sent before, without an answer.
+    pub is_repeat: bool,
+    is_done: bool,
+    since: Instant,
+}
+
+impl Change {
+    pub fn new((parent, name): (Fid, &[u8]), fid: Fid, now: Time, cred: &Cred, what: What) -> Change {
+        let (h64, name, cred) = (types::h64(name), name.into(), cred.clone());
+        let since = Instant::now();
+        Change { parent, name, h64, fid, now, cred, what, is_repeat: false, is_done: false, since }
+    }
+    fn bytes(&self) -> usize {
+        if let What::Make { bytes, .. } = &self.what { bytes.len() } else { 0 }
+    }
+    /// client-U3.
+    fn is_in_hand(&self) -> bool {
+        let What::Make { file, .. } = &self.what else { return false };
+        self.since.elapsed() < LINGER && file.meta.lock().pins > 0
+    }
+    fn makes(&self) -> bool {
+        matches!(self.what, What::Make { .. })
+    }
+}
+
+/// A directory in which changes wait to be shipped.
+#[derive(Clone, Copy, Default)]
+struct Dir {
+    /// Changes that were sent at once, before a lease was asked for.
+    sent: u32,
+    inline_max: Option<u32>,
+    is_refused: bool,
+}
+
+/// What a call that changes names does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum May {
+    /// It changes names here; a new file has this inline limit.
+    Here(u32),
+    /// It asks for the lease of the directory first.
+    Ask,
+    /// It asks the MDT.
+    There,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Change>,
+    /// Number of the first change in the queue.
+    first: u64,
+    /// Changes at the front that are being sent.
+    under_way: usize,
+    /// Numbers of the last changes of a name, a file, and in a directory.
+    names: HashMap<(Fid, u64), u64>,
+    fids: HashMap<Fid, u64>,
+    in_dirs: HashMap<Fid, u64>,
+    bytes: usize,
+    /// Calls that wait until changes are shipped.
+    waiters: usize,
+    dirs: HashMap<Fid, Dir>,
+    /// Fids for new files.
+    spare: std::ops::Range<u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct Unshipped {
+    state: Mutex<State>,
+    changed: Condvar,
+    count: AtomicUsize,
+    /// Wakes the thread that ships.
+    pub bell: Bell,
+}
+
+impl Unshipped {
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    // ---- directories ----
+
+    /// May a change in `dir` wait? `tries_max`: changes in it that are sent at once, before its lease is asked for.
+    pub fn may(&self, dir: Fid, tries_max: u32) -> May {
+        let mut state = self.state.lock();
+        if state.dirs.len() >= DIRS_MAX && !state.dirs.contains_key(&dir) {
+            state.dirs.clear();
+        }
+        let has_fids = !state.spare.is_empty();
+        let of = state.dirs.entry(dir).or_default();
+        match of.inline_max {
+            _ if of.is_refused => May::There,
+            Some(inline_max) if has_fids => May::Here(inline_max),
+            Some(_) => May::Ask,
+            None if of.sent < tries_max => {
+                of.sent += 1;
+                May::There
+            }
+            None => May::Ask,
+        }
+    }
+
+    /// The MDT's answer. `None`: it does not lease the directory.
+    pub fn leased(&self, dir: Fid, granted: Option<(u32, std::ops::Range<u64>)>) {
+        let mut state = self.state.lock();
+        let of = state.dirs.entry(dir).or_default();
+        (of.is_refused, of.inline_max) = (granted.is_none(), granted.as_ref().map(|(max, _)| *max));
+        if let Some((_, fids)) = granted {
+            // The rest of the last ones is not used: fids are plenty.
+            state.spare = fids;
+        }
+    }
+
+    pub fn end_lease(&self, dir: Fid) {
+        self.state.lock().dirs.remove(&dir);
+    }
+    pub fn end_leases(&self) {
+        let mut state = self.state.lock();
+        state.dirs.clear();
+        state.spare = 0..0;
+    }
+
+    pub fn take_fid(&self) -> Option<Fid> {
+        self.state.lock().spare.next().map(Fid)
+    }
+
+    // ---- changes ----
+
+    pub fn add(&self, change: Change) {
+        let mut state = self.state.lock();
+        let number = state.first + state.queue.len() as u64;
+        state.names.insert((change.parent, change.h64), number);
+        state.fids.insert(change.fid, number);
+        state.in_dirs.insert(change.parent, number);
+        state.bytes += change.bytes();
+        state.queue.push_back(change);
+        let len = state.queue.len();
+        self.count.store(len, Ordering::SeqCst);
+        drop(state);
+        if len.is_multiple_of(FRAME) {
+            self.bell.ring();
+        }
+    }
+
+    /// client-U3: writes into a new file that waits. `write` is given the content and the attributes, and may refuse. `None`: the file does not wait.
+    pub fn write<T>(&self, fid: Fid, write: impl FnOnce(&mut Vec<u8>, &mut Attr) -> Option<T>) -> Option<T> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let at = (state.fids.get(&fid)? - state.first) as usize;
+        if at < state.under_way {
+            return None;
+        }
+        let change = state.queue.get_mut(at).expect("client-U1: the number of a change is its place");
+        if change.is_done {
+            return None;
+        }
+        let before = change.bytes();
+        let What::Make { bytes, attr, .. } = &mut change.what else { return None };
+        let done = write(bytes, attr);
+        let after = bytes.len();
+        state.bytes = state.bytes + after - before;
+        done
+    }
+
+    /// The changes that bear on a request to the MDT about `after`: the number behind the last of them.
+    fn until(state: &State, after: &After) -> u64 {
+        let behind = |number: Option<&u64>| number.map_or(0, |number| number + 1);
+        match after {
+            After::Nothing => 0,
+            After::All => state.first + state.queue.len() as u64,
+            After::Name(dir, h64) => behind(state.names.get(&(*dir, *h64))).max(behind(state.fids.get(dir))),
+            After::Of(fids) => {
+                let of = |fid: &Fid| behind(state.fids.get(fid)).max(behind(state.in_dirs.get(fid)));
+                fids.iter().map(of).max().unwrap_or(0)
+            }
+        }
+    }
+
+    /// Does a change bear on what is asked about `fid`?
+    pub fn bears_on(&self, fid: Fid) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let state = self.state.lock();
+        Self::until(&state, &After::Of(vec![fid])) > state.first
+    }
+
+    /// client-U2: waits until all changes that bear on it are shipped. False: the deadline has passed.
+    pub fn wait_for(&self, after: &After, deadline: Instant) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let mut state = self.state.lock();
+        let until = Self::until(&state, after);
+        self.wait_until(&mut state, deadline, |state| state.first >= until)
+    }
+
+    fn wait_until(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        deadline: Instant,
+        is_over: impl Fn(&State) -> bool,
+    ) -> bool {
+        let mut is_late = false;
+        while !is_over(state) && !is_late {
+            state.waiters += 1;
+            self.bell.ring();
+            is_late = self.changed.wait_until(state, deadline).timed_out();
+            state.waiters -= 1;
+        }
+        is_over(state)
+    }
+
+    /// Waits until fewer changes wait. False: the deadline has passed.
+    pub fn wait_for_room(&self, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        self.wait_until(&mut state, deadline, |state| {
+            state.queue.len() < WAITING_MAX && state.bytes < BYTES_MAX
+        })
+    }
+
+    /// The first changes that may share a frame, of one kind. The caller sends them, then calls `sent` and `end`. `is_last`: the client ends.
+    pub fn take(&self, is_last: bool) -> Vec<(usize, Change)> {
+        let mut state = self.state.lock();
+        assert_eq!(state.under_way, 0, "client-U1: one thread ships");
+        let Some(first) = state.queue.front() else { return vec![] };
+        let (makes, mut bytes, is_awaited) = (first.makes(), 0, state.waiters > 0 || is_last);
+        let fits = |change: &&Change| {
+            bytes += change.bytes();
+            let is_due = is_awaited || !change.is_in_hand();
+            is_due && change.makes() == makes && bytes <= FRAME_BYTES.max(change.bytes())
+        };
+        let count = state.queue.iter().take(FRAME).take_while(fits).count();
+        state.under_way = count;
+        let due = state.queue.iter().take(count).enumerate().filter(|(_, change)| !change.is_done);
+        due.map(|(at, change)| (at, change.clone())).collect()
+    }
+
+    /// The change at this place has an answer; or it has none, and is sent again.
+    pub fn sent(&self, at: usize, is_done: bool) {
+        let mut state = self.state.lock();
+        assert!(at < state.under_way, "client-U1: only what is under way has an answer");
+        (state.queue[at].is_done, state.queue[at].is_repeat) = (is_done, true);
+    }
+
+    /// Nothing is under way any more. Drops the changes at the front that are done.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        state.under_way = 0;
+        state.drop_done();
+        self.count.store(state.queue.len(), Ordering::SeqCst);
+        self.changed.notify_all();
+    }
+
+    /// The session has ended. Returns the changes that are lost; those that are under way have answers of their own.
+    pub fn lose(&self) -> Vec<Change> {
+        let mut state = self.state.lock();
+        state.dirs.clear();
+        state.spare = 0..0;
+        let under_way = state.under_way;
+        let mut lost = Vec::new();
+        for change in state.queue.iter_mut().skip(under_way).filter(|change| !change.is_done) {
+            change.is_done = true;
+            lost.push(change.clone());
+        }
+        if under_way == 0 {
+            state.drop_done();
+        }
+        self.count.store(state.queue.len(), Ordering::SeqCst);
+        self.changed.notify_all();
+        lost
+    }
+}
+
+impl State {
+    fn drop_done(&mut self) {
+        while self.queue.front().is_some_and(|change| change.is_done) {
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let Some(change) = self.queue.pop_front() else { return };
+        let number = self.first;
+        self.first += 1;
+        self.bytes -= change.bytes();
+        fn over<K: std::hash::Hash + Eq>(map: &mut HashMap<K, u64>, key: &K, number: u64) {
+            if map.get(key) == Some(&number) {
+                map.remove(key);
+            }
+        }
+        over(&mut self.names, &(change.parent, change.h64), number);
+        over(&mut self.fids, &change.fid, number);
+        over(&mut self.in_dirs, &change.parent, number);
+    }
+}
