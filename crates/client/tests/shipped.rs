@@ -194,6 +194,13 @@ fn what_waits_is_seen_by_every_call() {
     fs.write(h, 100_000, b"end").unwrap();
     assert_eq!(common::read(&fs, h, 99_998, 99).unwrap(), b"\0\0end");
     fs.release(h);
+    // A directory may have a lower inline limit.
+    let low = known_dir(&fs, b"low");
+    fs.setxattr(low, b"stria.layout", b"--inline 1000", 0, &root()).unwrap();
+    for n in 0..8 {
+        let attr = make(&fs, low, &format!("l{n}"), &pattern(n, 300 * n as usize));
+        assert!(content(&fs, attr.fid) == pattern(n, 300 * n as usize));
+    }
     let (_, h) = fs.create(dir, b"g", 0o640, flags(), &root()).unwrap();
     fs.setxattr(fs.lookup(dir, b"g").unwrap().fid, b"user.a", b"b", 0, &root()).unwrap();
     // Open files stay when they lose their name.
@@ -430,4 +437,164 @@ fn threads_make_and_remove_at_once() {
     assert_eq!(found, names(&fs, dirs[0]).len() + names(&fs, dirs[1]).len());
     assert_eq!(fsck::check_with_pause(&fs, &SECRET, Duration::from_millis(300)).unwrap().findings, []);
     fs.shutdown().unwrap();
+}
+
+/// Beside another client that idles, or works elsewhere, it is as alone; whoever comes to the directory finds all of it.
+#[test]
+fn a_directory_of_ones_own_beside_another_client() {
+    let cluster = Cluster::new(Wiring::Tcp, 1);
+    let door = Door::over(&cluster);
+    let (a, b) = (cluster.mount_with(settings(&cluster)), cluster.mount_with(settings(&cluster)));
+    assert!(a.is_shared() && b.is_shared());
+    let dir = known_dir(&a, b"d");
+    assert_eq!(b.lookup(Fid::ROOT, b"d").unwrap().fid, dir);
+    (0..3).for_each(|n| _ = make(&a, dir, &format!("w{n}"), b"w"));
+    a.fsync_dir(dir).unwrap();
+    Door::take(&door.creates);
+    for n in 0..100 {
+        make(&a, dir, &format!("f{n}"), &pattern(n, 700));
+    }
+    assert_eq!(Door::take(&door.creates), 0);
+    // Times and size of the directory, its names, and a file of it, as the other asks first.
+    let first: [&dyn Fn(u64); 4] = [
+        &|n| {
+            let mine = a.getattr(dir).unwrap();
+            assert_eq!(b.getattr(dir).unwrap(), mine, "{n}");
+        },
+        &|n| assert_eq!(names(&b, dir).len() as u64, 104 + n),
+        &|n| assert_eq!(content(&b, b.lookup(dir, format!("g{n}").as_bytes()).unwrap().fid), b"g"),
+        &|n| {
+            let found = b.readdir(Fid::ROOT, 2, 100, true).unwrap();
+            assert_eq!(found[0].attr, Some(a.getattr(dir).unwrap()), "{n}");
+        },
+    ];
+    for (n, look) in (0_u64..).zip(first) {
+        // Since it was wanted it rests, so that changes are sent at once for a second.
+        std::thread::sleep(Duration::from_millis(1200));
+        (0..4).for_each(|m| _ = a.lookup(dir, format!("none{m}").as_bytes()));
+        for m in 0..3 {
+            if n > 0 && a.lookup(dir, format!("t{n}{m}").as_bytes()).is_ok() {
+                continue;
+            }
+            let name = format!("t{n}{m}");
+            make(&a, dir, &name, b"");
+            a.unlink(dir, name.as_bytes(), &root()).unwrap();
+        }
+        make(&a, dir, &format!("g{n}"), b"g");
+        look(n);
+    }
+    // The other makes a file there, and then both do.
+    make(&b, dir, "of b", b"b");
+    assert_eq!(a.create(dir, b"of b", 0o640, flags(), &root()).unwrap_err().code, Code::Exists);
+    make(&a, dir, "of a", b"a");
+    assert_eq!(b.create(dir, b"of a", 0o640, flags(), &root()).unwrap_err().code, Code::Exists);
+    assert_eq!(b.rmdir(Fid::ROOT, b"d", &root()).unwrap_err().code, Code::NotEmpty);
+    for name in names(&a, dir) {
+        b.unlink(dir, name.as_bytes(), &root()).unwrap();
+    }
+    b.rmdir(Fid::ROOT, b"d", &root()).unwrap();
+    assert_eq!(a.create(dir, b"x", 0o640, flags(), &root()).unwrap_err().code, Code::NotFound);
+    [a, b].iter().for_each(|fs| fs.shutdown().unwrap());
+}
+
+/// Random calls of two clients in three directories against one model, one call after the other; the MDT is killed now and then.
+#[test]
+fn two_clients_see_each_others_changes_at_once() {
+    for seed in 0..6_u64 {
+        let mut cluster = Cluster::new(Wiring::Tcp, 1);
+        let both = [cluster.mount_with(settings(&cluster)), cluster.mount_with(settings(&cluster))];
+        let dirs = [known_dir(&both[0], b"d"), known_dir(&both[1], b"e"), known_dir(&both[0], b"f")];
+        let mut rng = SplitMix::new(seed);
+        let mut want: BTreeMap<(usize, String), (Fid, Vec<u8>)> = BTreeMap::new();
+        // Clients work in a directory of their own for a while, and then look into others.
+        let (mut shipped, mut who) = (0, 0);
+        for n in 0..700_u64 {
+            if rng.next_u64().is_multiple_of(25) {
+                who = 1 - who;
+            }
+            let fs = &both[who];
+            let at = if rng.next_u64().is_multiple_of(12) { (rng.next_u64() % 3) as usize } else { who };
+            let name = format!("n{}", rng.next_u64() % 40);
+            let key = (at, name.clone());
+            let found = fs.lookup(dirs[at], name.as_bytes()).map(|attr| (attr.fid, attr.size));
+            let has = want.get(&key).cloned();
+            assert_eq!(
+                found.ok(),
+                has.as_ref().map(|(fid, bytes)| (*fid, bytes.len() as u64)),
+                "seed {seed}, {n}"
+            );
+            match (rng.next_u64() % 12, has) {
+                (0..=6, None) => {
+                    let bytes = pattern(n, (rng.next_u64() % 3000) as usize);
+                    let attr = make(fs, dirs[at], &name, &bytes);
+                    want.insert(key, (attr.fid, bytes));
+                    shipped += 1;
+                }
+                (0..=3, Some(_)) => {
+                    fs.unlink(dirs[at], name.as_bytes(), &root()).unwrap();
+                    want.remove(&key);
+                }
+                (4..=5, Some((fid, bytes))) => assert!(content(fs, fid) == bytes, "seed {seed}, {n}"),
+                (6, Some(has)) => {
+                    let (to, new) = ((at + 1) % 3, format!("n{}", rng.next_u64() % 40));
+                    fs.rename(dirs[at], name.as_bytes(), dirs[to], new.as_bytes(), 0, &root()).unwrap();
+                    want.remove(&key);
+                    want.insert((to, new), has);
+                }
+                (7, Some((fid, mut bytes))) => {
+                    let (h, _) = fs.open(fid, OpenFlags::read_write()).unwrap();
+                    fs.append(h, b"more").unwrap();
+                    fs.release(h);
+                    bytes.extend(b"more");
+                    want.insert(key, (fid, bytes));
+                }
+                (8, _) => {
+                    let all: Vec<_> = want.keys().filter(|k| k.0 == at).map(|k| k.1.clone()).collect();
+                    let mut all = all;
+                    all.sort();
+                    assert_eq!(names(fs, dirs[at]), all, "seed {seed}, {n}");
+                }
+                (9, _) => {
+                    let (mine, others) =
+                        (fs.getattr(dirs[at]).unwrap(), both[1 - who].getattr(dirs[at]).unwrap());
+                    assert_eq!(mine, others, "seed {seed}, {n}");
+                }
+                _ => {}
+            }
+            if n % 233 == 200 {
+                cluster.crash_mdt(if seed % 2 == 0 { Crash::DropAll } else { Crash::KeepAll });
+            }
+        }
+        assert!(shipped > 50);
+        for ((at, name), (fid, bytes)) in &want {
+            for fs in &both {
+                assert_eq!(fs.lookup(dirs[*at], name.as_bytes()).unwrap().fid, *fid);
+                assert!(content(fs, *fid) == *bytes);
+            }
+        }
+        both[0].fsync_dir(dirs[0]).unwrap();
+        both[1].fsync_dir(dirs[0]).unwrap();
+        let found = fsck::check_with_pause(&both[0], &SECRET, Duration::from_millis(300)).unwrap().findings;
+        assert_eq!(found, [], "seed {seed}");
+        both.iter().for_each(|fs| fs.shutdown().unwrap());
+    }
+}
+
+/// A client that is gone loses what it had not shipped; others wait for it no longer than for its lease.
+#[test]
+fn a_dead_client_gives_its_directories_free() {
+    let mut cluster = Cluster::new(Wiring::Tcp, 1);
+    cluster.sessions_live(Duration::from_millis(700));
+    let (a, b) = (cluster.mount_with(settings(&cluster)), cluster.mount_with(settings(&cluster)));
+    let dir = known_dir(&a, b"d");
+    (0..3).for_each(|n| _ = make(&a, dir, &format!("w{n}"), b"w"));
+    a.fsync_dir(dir).unwrap();
+    (0..10).for_each(|n| _ = make(&a, dir, &format!("f{n}"), b"f"));
+    a.abort();
+    drop(a);
+    let left = names(&b, dir);
+    assert!((3..=13).contains(&left.len()), "{left:?}");
+    make(&b, dir, "new", b"new");
+    assert_eq!(names(&b, dir).len(), left.len() + 1);
+    b.shutdown().unwrap();
 }

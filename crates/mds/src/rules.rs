@@ -77,6 +77,14 @@ pub trait Rules: Send + Sync {
     fn answers_for(&self, _view: &dyn View, _call: u16, _body: &[u8]) -> Option<Vec<Fid>> {
         None
     }
+    /// The directory of an inode.
+    fn parent_of(&self, _view: &dyn View, _fid: Fid) -> Option<Fid> {
+        None
+    }
+    /// Directories that a call is about (`meta::concerned`).
+    fn concerned(&self, _view: &dyn View, _call: u16, _body: &[u8]) -> Vec<Fid> {
+        Vec::new()
+    }
     /// The inline limit that a directory sets; `None`: it cannot be leased for changes (`meta::plain_dir`).
     fn plain_dir(&self, _view: &dyn View, _dir: Fid) -> Option<Option<u32>> {
         None
@@ -176,6 +184,12 @@ impl Rules for MetaRules {
     }
     fn answers_for(&self, view: &dyn View, call: u16, body: &[u8]) -> Option<Vec<Fid>> {
         meta::answers_for(view, call, body)
+    }
+    fn parent_of(&self, view: &dyn View, fid: Fid) -> Option<Fid> {
+        meta::parent_of(view, fid)
+    }
+    fn concerned(&self, view: &dyn View, call: u16, body: &[u8]) -> Vec<Fid> {
+        meta::concerned(view, call, body)
     }
     fn plain_dir(&self, view: &dyn View, dir: Fid) -> Option<Option<u32>> {
         meta::plain_dir(view, dir)

@@ -1,7 +1,9 @@
 //! What an answer lets a client cache (crate `lease`): which directory's lease it takes, and whose attributes the answer has.
 
-use types::Fid;
-use wire::meta::{Create, CreateWith, GetAttr, Lookup, MakeDir, ReadDir, Symlink};
+use types::{Fid, Kind};
+use wire::meta::{
+    Create, CreateWith, GetAttr, GetAttrs, Link, Lookup, MakeDir, ReadDir, RemoveDir, Rename, Symlink,
+};
 use wire::{Reader, Request, Wire};
 
 use crate::inode::{SETGID, load_inode};
@@ -28,6 +30,35 @@ fn name_of(lookup: &[u8]) -> Option<&[u8]> {
     r.take(len as usize).ok()
 }
 
+/// Directories that a call is about: those that it names, and those that lie under names in it.
+pub fn concerned(view: &dyn View, call: u16, body: &[u8]) -> Vec<Fid> {
+    let child = |dir: Fid, name: &[u8]| {
+        let found = names::find_entry(view, dir, name).ok().flatten();
+        found.filter(|found| found.entry.kind == Kind::Dir).map(|found| found.entry.fid)
+    };
+    match call {
+        GetAttrs::CALL => GetAttrs::from_bytes(body).map_or(vec![], |req| req.fids),
+        Rename::CALL => match Rename::from_bytes(body) {
+            Ok(Rename { parent, name, new_parent, new_name, .. }) => {
+                let inside = [child(parent, &name), child(new_parent, &new_name)];
+                [parent, new_parent].into_iter().chain(inside.into_iter().flatten()).collect()
+            }
+            Err(_) => vec![],
+        },
+        Link::CALL => Link::from_bytes(body).map_or(vec![], |req| vec![req.fid, req.parent]),
+        _ => {
+            // Each of the other bodies begins with what it is about.
+            let Ok(first) = Fid::get(&mut Reader::new(body)) else { return vec![] };
+            let is_named = matches!(call, Lookup::CALL | RemoveDir::CALL);
+            let inside = name_of(body).filter(|_| is_named).and_then(|name| match name {
+                b".." => parent_of(view, first),
+                name => child(first, name),
+            });
+            [Some(first), inside].into_iter().flatten().collect()
+        }
+    }
+}
+
 /// The inline limit that a directory sets, if it sets one. The outer `None`: new files there have attributes that only the MDT can tell, because of
 /// a default ACL, the set-group bit or `chattr` flags.
 pub fn plain_dir(view: &dyn View, dir: Fid) -> Option<Option<u32>> {
@@ -48,7 +79,7 @@ pub fn parent_in(fid: Fid, record: &[u8]) -> Option<Fid> {
     counted(fid, record).ok()?.parent
 }
 
-fn parent_of(view: &dyn View, fid: Fid) -> Option<Fid> {
+pub fn parent_of(view: &dyn View, fid: Fid) -> Option<Fid> {
     view.get(&keys::inode(fid)).and_then(|record| parent_in(fid, &record))
 }
 

@@ -90,7 +90,13 @@ bodies! {
     LeaseDirReply { first: Fid, count: u32,
         /// Content up to this many bytes lies inline in the directory's new files.
         inline_max: u32,
+        /// The number of the lease. 0: there is none, since the client is alone.
+        number: u64,
+        /// The directory that it lies in.
+        parent: Fid,
     }
+    /// All changes in the directory are shipped, and no more are made before the MDT hears of them.
+    LeaveDir { dir: Fid, number: u64 }
     MakeDir { parent: Fid, name: Bytes, mode: u32, umask: u32, now: Time, cred: Cred, want: Fid }
     Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
@@ -501,6 +507,7 @@ calls! {
     0x0238 PathsOf => PathsOfReply, read;
     0x0239 MoveTail => MoveTailReply, mutate;
     0x023a LeaseDir => LeaseDirReply, read;
+    0x023b LeaveDir => Empty, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;
 }

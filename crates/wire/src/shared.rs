@@ -29,8 +29,12 @@ bodies! {
     /// Ends a section. No error if it is not held.
     Leave { fid: Fid, token: u64, floor: u64 }
     /// Reports everything that this session holds, in one or several parts (`more`). With the last part the session takes `mode`.
-    /// `targets`: the OSTs that it uses.
-    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, targets: Vec<CaughtUp>, more: bool }
+    /// `targets`: the OSTs that it uses. `dirs`: directories with changes that the MDT may not have heard of.
+    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, dirs: Vec<HeldDir>, targets: Vec<CaughtUp>,
+        more: bool,
+    }
+    /// A lease that `LeaseDir` gave.
+    HeldDir { dir: Fid, parent: Fid, number: u64 }
     OpenFile { fid: Fid, write: bool }
     HeldSection { fid: Fid, token: u64, exclusive: bool }
     /// The session uses this incarnation of `target`. It has replayed all requests that the target lost of entries below `next` of its

@@ -24,7 +24,7 @@ pub struct Lease {
 
 #[derive(Debug, Subcommand)]
 enum LeaseVerb {
-    /// Show which client holds a lease of which file's content, whether it is exclusive, and whether another client waits for it. (`stria client
+    /// Show which client holds a lease of which file's content, or the exclusive lease of which directory, and whether another client waits for it. (`stria client
     /// list` counts leases of names.)
     #[command(
         after_help = "Example: stria lease list /mnt/stria\nExample: stria lease list --client 10002 /mnt/stria"

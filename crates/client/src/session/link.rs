@@ -464,7 +464,7 @@ impl Link {
             return Ok(());
         }
         sharing.renew(reply.mode);
-        for part in sharing.hold() {
+        for part in sharing.hold(|| self.id.unshipped.held()) {
             let head = Header { session: reply.session, incarnation, ..self.header() };
             match rpc::call(peer, head, &part, &[], &mut Buf::new(), deadline) {
                 Ok((_, _, Ok(_))) => {}

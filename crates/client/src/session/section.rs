@@ -33,7 +33,7 @@ pub(crate) const KEPT_MAX: usize = 32_768;
 /// Threads that give leases back. One that waits for a target delays no other.
 pub(crate) const THREADS: usize = 8;
 /// Longest time of one try.
-const RETURN_MAX: Duration = Duration::from_secs(10);
+pub(crate) const RETURN_MAX: Duration = Duration::from_secs(10);
 
 /// Leases that other clients want, until a thread looks at them, and files whose lease could not be given back.
 #[derive(Default)]
@@ -446,6 +446,9 @@ impl Fs {
     }
 
     fn recalled(&self, Wanted { fid, token }: Wanted) {
+        if self.dir_recalled(fid, token) {
+            return;
+        }
         let file = self.files.get(fid);
         match file.as_ref().map_or(Recalled::Unknown, |file| file.hold.recall(token)) {
             Recalled::Now(back) => file.iter().for_each(|file| self.give_back(file, back)),
@@ -453,8 +456,10 @@ impl Fs {
             // A file that is open no more, whose close the MDT has not heard yet.
             Recalled::Unknown => {
                 let is_noted = self.id.sharing.held.lock().sections.contains_key(&(fid, token));
-                if is_noted {
-                    self.leave(fid, token, Instant::now() + RETURN_MAX);
+                match is_noted {
+                    true => self.leave(fid, token, Instant::now() + RETURN_MAX),
+                    // Or a directory from an earlier time of sharing.
+                    false => self.leave_dir(fid, token),
                 }
             }
         }

@@ -102,7 +102,6 @@ sent!(
     wire::meta::SeekInline,
     wire::object::List,
     wire::object::ReportMissing,
-    wire::shared::Close,
     wire::shared::Enter,
     wire::shared::Hold,
     wire::shared::Leave,
@@ -128,6 +127,16 @@ about_all!(
     wire::session::TargetStat,
 );
 
+impl Sent for wire::shared::Close {
+    fn after(&self, _: Fid) -> After {
+        After::Of(self.fids.clone())
+    }
+}
+impl Sent for wire::meta::LeaveDir {
+    fn after(&self, _: Fid) -> After {
+        After::Nothing
+    }
+}
 impl Sent for LeaseDir {
     fn after(&self, _: Fid) -> After {
         After::Nothing

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use net::Bell;
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid, TargetId};
-use wire::shared::{ALL, CaughtUp, Close, HeldSection, Hold, Leave, OpenFile};
+use wire::shared::{ALL, CaughtUp, Close, HeldDir, HeldSection, Hold, Leave, OpenFile};
 
 use crate::Fs;
 use crate::cache::files::File;
@@ -220,7 +220,8 @@ impl Sharing {
     }
 
     /// All that is held, in parts; the last says so.
-    pub fn hold(&self) -> Vec<Hold> {
+    /// `dirs`: directories that are leased for changes, asked for once the telling has begun.
+    pub fn hold(&self, dirs: impl FnOnce() -> Vec<HeldDir>) -> Vec<Hold> {
         let held = self.held.lock();
         // Under the lock: what is noted after this is not in it.
         self.times_told.fetch_add(1, Ordering::SeqCst);
@@ -234,13 +235,16 @@ impl Sharing {
         let (mode, floor) = (self.mode(), held.floor());
         let part = |opens: &[OpenFile], sections: &[HeldSection]| {
             let (opens, sections) = (opens.to_vec(), sections.to_vec());
-            Hold { mode, floor, opens, sections, targets: vec![], more: true }
+            Hold { mode, floor, opens, sections, dirs: vec![], targets: vec![], more: true }
         };
+        let dirs = dirs();
         let mut parts: Vec<_> = opens.chunks(PART_MAX).map(|some| part(some, &[])).collect();
         let sections: Vec<_> = sections.collect();
         parts.extend(sections.chunks(PART_MAX).map(|some| part(&[], some)));
         let targets = self.targets.lock().values().cloned().collect();
-        parts.push(Hold { mode, floor, opens: vec![], sections: vec![], targets, more: false });
+        let of_dirs = |dirs: &[HeldDir]| Hold { dirs: dirs.to_vec(), ..part(&[], &[]) };
+        parts.extend(dirs.chunks(PART_MAX).map(of_dirs));
+        parts.push(Hold { targets, more: false, ..part(&[], &[]) });
         parts
     }
 }
@@ -341,7 +345,7 @@ impl Fs {
         self.files.all().iter().for_each(|file| _ = sharing.note_open(file));
         sharing.owes_hold.store(false, Ordering::SeqCst);
         sharing.is_beginning.store(false, Ordering::SeqCst);
-        for part in sharing.hold() {
+        for part in sharing.hold(|| self.id.unshipped.held()) {
             self.ask_until(Fid::ROOT, &part, deadline)?;
         }
         // 6. What was opened while the MDT knew of them and this client did not is told, too, when it is closed, or was.

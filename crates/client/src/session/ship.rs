@@ -1,22 +1,21 @@
 //! Makes and removes small files here first, and ships that to the MDT in bulk (decision 0057).
 //!
-//! A change is carried out here only where its outcome is certain: the client is alone, it has the names of the directory under a lease, and
-//! the kernel has checked the caller's rights. The MDT has leased the directory for it, so new files get no attributes that only the MDT
-//! could tell. Then the change waits for its frame, at most `LINGER`.
+//! A change is carried out here only where its outcome is certain: the MDT has leased the directory to this client for it, the client has the
+//! directory's names, and the kernel has checked the caller's rights. New files get no attributes there that only the MDT could tell. Then
+//! the change waits for its frame, about `LINGER`. Another client that comes to the directory waits until all changes in it are shipped.
 //!
 //! client-U5: what is answered from here is what the MDT will answer: attributes are compared when the answer comes.
 //! client-U6: a change that the MDT refuses is a loss, of its file and its directory: it is logged, and fsync reports it.
 
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use types::crc::fragment_crcs;
 use types::{Attr, Code, Cred, Fault, Fid, Kind, Time};
 use wire::codec::Bytes;
 use wire::meta::{
-    CreateWith, FLAG_APPEND, FLAG_IMMUTABLE, FileState, Inode, LEASED_FIDS_MAX, LeaseDir, OpenReply, Place,
-    Unlink, UnlinkReply,
+    CreateWith, FLAG_APPEND, FLAG_IMMUTABLE, FileState, Inode, LEASED_FIDS_MAX, LeaseDir, LeaseDirReply,
+    LeaveDir, OpenReply, Place, Unlink, UnlinkReply,
 };
 use wire::{Malformed, Reader, Request, Wire};
 
@@ -24,9 +23,11 @@ use crate::Fs;
 use crate::cache::api::{Handle, Mode, OpenFlags};
 use crate::cache::files::{File, For};
 use crate::cache::leased::{Fate, Known};
+use crate::session::link::Link;
 use crate::session::request::Answer;
+use crate::session::section::RETURN_MAX;
 use crate::session::sent::{After, Sent};
-use crate::session::unshipped::{Change, LINGER, May, What};
+use crate::session::unshipped::{Change, DirLease, LINGER, May, What};
 use crate::wait_for_bell;
 
 /// Longest time of one try to ship. A slow MDT is asked again, under the slots of the first try (client-C3).
@@ -67,43 +68,59 @@ impl<R: Sent> Sent for Late<R> {
     }
 }
 
-/// While it exists, no other client comes in (client-H1).
-struct Alone<'a>(&'a Fs);
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.0.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 impl Fs {
-    /// `None`: others work on this file system, or all of it is in this process.
-    fn alone(&self, fid: Fid) -> Option<Alone<'_>> {
-        // Counted first, looked second, as in `section`.
-        self.id.sharing.alone.fetch_add(1, Ordering::SeqCst);
-        let alone = Alone(self);
-        let is_so = self.settings.ships_names
-            && !self.is_shared()
-            && !self.is_stopping()
-            && self.mdt(fid).is_ok_and(|mdt| mdt.keeps() && mdt.is_attached());
-        is_so.then_some(alone)
+    /// The lease of `dir`, if changes in it may wait. Asks for it when it is due.
+    fn may_wait(&self, dir: Fid, deadline: Instant) -> Option<DirLease> {
+        let is_held = self.id.leased.is_valid() || !self.is_shared();
+        if !self.settings.ships_names || !is_held || self.is_stopping() {
+            return None;
+        }
+        let mdt = self.mdt(dir).ok().filter(|mdt| mdt.keeps() && mdt.is_attached())?;
+        match self.id.unshipped.may(dir, TRIES) {
+            May::There => None,
+            May::Here(lease) => Some(lease),
+            May::Ask => self.ask_for_dir(&mdt, dir, deadline),
+        }
     }
 
-    /// The inline limit of new files in `dir`, if changes in it may wait. Asks for the directory's lease when it is due.
-    fn may_wait(&self, dir: Fid, deadline: Instant) -> Option<u32> {
-        let unshipped = &self.id.unshipped;
-        match unshipped.may(dir, TRIES) {
-            May::There => None,
-            May::Here(inline_max) => Some(inline_max),
-            May::Ask => {
-                let req = LeaseDir { dir, count: LEASED_FIDS_MAX };
-                let reply = self.ask_until(dir, &req, deadline).ok()?.reply;
-                let granted = (reply.count > 0)
-                    .then(|| (reply.inline_max, reply.first.0..reply.first.0 + u64::from(reply.count)));
-                let inline_max = granted.as_ref().map(|(max, _)| *max);
-                unshipped.leased(dir, granted);
-                inline_max
-            }
+    fn ask_for_dir(&self, mdt: &Link, dir: Fid, deadline: Instant) -> Option<DirLease> {
+        let (unshipped, sharing) = (&self.id.unshipped, &self.id.sharing);
+        let (seasons, times) = (self.seasons_shared(), sharing.times_told());
+        let asked = mdt.ask(dir, &LeaseDir { dir, count: LEASED_FIDS_MAX }, deadline);
+        let Some(Answer { reply, mark, .. }) = asked.ok().filter(|answer| answer.reply.count > 0) else {
+            unshipped.leased(dir, None);
+            return None;
+        };
+        let LeaseDirReply { first, count, inline_max, number, parent } = reply;
+        let lease = DirLease { number, parent, inline_max };
+        let is_given = unshipped.leased(dir, Some((lease, first.0..first.0 + u64::from(count))));
+        // A restarted MDT is told of the leases that it finds here. Others that came meanwhile found none.
+        let is_so =
+            self.seasons_shared() == seasons && sharing.times_told() == times && mdt.is_in(mark.incarnation);
+        if is_given && is_so {
+            return Some(lease);
+        }
+        unshipped.end_lease(dir);
+        if number > 0 {
+            self.leave_dir(dir, number);
+        }
+        None
+    }
+
+    /// Another client wants a directory. False: it is none that was leased here.
+    pub(crate) fn dir_recalled(&self, dir: Fid, number: u64) -> bool {
+        if !self.id.unshipped.is_wanted(dir, number) {
+            return false;
+        }
+        self.leave_dir(dir, number);
+        true
+    }
+
+    /// mds-Z1: after all changes in it. What fails is asked for again by the MDT.
+    pub(crate) fn leave_dir(&self, dir: Fid, number: u64) {
+        let deadline = Instant::now() + RETURN_MAX;
+        if self.id.unshipped.wait_for(&After::Of(vec![dir]), deadline) {
+            _ = self.ask_until(dir, &LeaveDir { dir, number }, deadline);
         }
     }
 
@@ -119,11 +136,10 @@ impl Fs {
         if flags.sync || !is_name(name) || !self.may_use_cached(cred) {
             return None;
         }
-        let _alone = self.alone(parent)?;
         if !matches!(self.id.leased.name(parent, name), Some((Known::Absent, _))) {
             return None;
         }
-        let inline_max = self.may_wait(parent, deadline)?;
+        let lease = self.may_wait(parent, deadline)?;
         if !self.id.unshipped.wait_for_room(deadline) {
             return Some(Err(slow()));
         }
@@ -154,18 +170,27 @@ impl Fs {
             (body.is_loaded, body.layout) = (true, None);
             let mut meta = file.meta.lock();
             meta.progress.start_anew(0, 0, now);
-            (meta.session, meta.inline_max) = (self.session(), Some(inline_max));
+            (meta.session, meta.inline_max) = (self.session(), Some(lease.inline_max));
         }
         self.note_bare(&file, before);
         let inode = Inode { attr, layout: None, state: FileState::Settled, flags: 0 };
         let what = What::Make { file: file.clone(), attr, umask, mode, bytes: vec![] };
-        self.id.unshipped.add(Change::new((parent, name), fid, now, cred, what));
+        // The MDT notes it as open here when it hears of it.
+        _ = self.id.sharing.note_open(&file);
+        if !self.id.unshipped.add(lease, Change::new((parent, name), fid, now, cred, what)) {
+            self.files.unpin(&file, why);
+            return None;
+        }
         self.id.leased.changed_here((parent, name), Fate::Made(name, &inode), now, self.session());
         Some(Ok((attr, self.files.add_handle(file, flags))))
     }
 
-    /// Writes into a new file that waits. `None`: the MDT must be asked. The caller has the file's body, and the range is within the inline limit.
+    /// Writes into a new file that waits. `None`: the MDT must be asked. The caller has the file's body.
     pub(crate) fn write_here(&self, file: &File, place: Place, data: &[u8], now: Time) -> Option<Attr> {
+        if self.id.unshipped.is_empty() {
+            return None;
+        }
+        let inline_max = file.meta.lock().inline_max? as usize;
         let attr = self.id.unshipped.write(file.fid, |bytes, attr| {
             let (at, data) = match place {
                 Place::At(offset) => (usize::try_from(offset).ok()?, data),
@@ -183,6 +208,9 @@ impl Fs {
                 return Some(*attr);
             }
             let end = at + data.len();
+            if end > inline_max {
+                return None;
+            }
             bytes.resize(bytes.len().max(end), 0);
             bytes[at..end].copy_from_slice(data);
             (attr.size, attr.blocks) = (bytes.len() as u64, (bytes.len() as u64).div_ceil(512));
@@ -203,7 +231,6 @@ impl Fs {
         if !is_name(name) || !self.may_use_cached(cred) {
             return None;
         }
-        let _alone = self.alone(parent)?;
         let Some((Known::There(fid, Some(inode)), _)) = self.id.leased.name(parent, name) else {
             return None;
         };
@@ -211,7 +238,7 @@ impl Fs {
         if attr.kind == Kind::Dir || attr.nlink != 1 || flags & (FLAG_IMMUTABLE | FLAG_APPEND) != 0 {
             return None;
         }
-        self.may_wait(parent, deadline)?;
+        let lease = self.may_wait(parent, deadline)?;
         if !self.id.unshipped.wait_for_room(deadline) {
             return Some(Err(slow()));
         }
@@ -224,11 +251,13 @@ impl Fs {
             return None;
         }
         let now = self.now();
+        if !self.id.unshipped.add(lease, Change::new((parent, name), fid, now, cred, What::Remove)) {
+            return None;
+        }
         self.id.gone.remember(Attr { nlink: 0, ctime: now, ..*attr });
         if let Some(file) = self.files.get(fid) {
             file.meta.lock().is_gone = true;
         }
-        self.id.unshipped.add(Change::new((parent, name), fid, now, cred, What::Remove));
         self.id.leased.changed_here((parent, name), Fate::Removed, now, self.session());
         Some(Ok(()))
     }

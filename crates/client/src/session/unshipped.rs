@@ -5,9 +5,11 @@
 //! client-U2: a request to the MDT that a change may bear on waits until that change is shipped. Requests that change names wait for all.
 //! client-U3: the content of a new file changes here only until the file is under way. So a file that is open is not sent yet if it is young and no
 //!     call waits.
-//! client-U4: a directory's lease ends when its attributes change, with the session, and before others come in (client-H2).
+//! client-U4: a change is made here only while the directory's lease stands, which is looked at in the same step. The lease ends when the
+//!     directory's attributes change, with the session, when another client wants it, and before others come in (client-H2).
+//! client-U7: beside other clients a file is removed here only if it was made under the same lease: no other client knows it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 use net::Bell;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{Attr, Cred, Fid, Time};
+use wire::shared::HeldDir;
 
 use crate::cache::files::File;
 use crate::session::sent::After;
@@ -80,21 +83,40 @@ impl Change {
     }
 }
 
-/// A directory in which changes wait to be shipped.
-#[derive(Clone, Copy, Default)]
+/// Files that are remembered as made under one lease.
+const MADE_MAX: usize = 65_536;
+/// A directory that the MDT did not lease is asked for again after this time.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+
+/// A directory's lease, as the MDT gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DirLease {
+    /// 0: this client is alone.
+    pub number: u64,
+    pub parent: Fid,
+    /// Content up to this many bytes lies inline in new files.
+    pub inline_max: u32,
+}
+
+/// A directory in which changes wait to be shipped, or may soon.
+#[derive(Default)]
 struct Dir {
     /// Changes that were sent at once, before a lease was asked for.
     sent: u32,
-    inline_max: Option<u32>,
-    is_refused: bool,
+    lease: Option<DirLease>,
+    refused: Option<Instant>,
+    /// A thread asks for its lease. True: another client wants that lease already.
+    asking: Option<bool>,
+    /// client-U7.
+    made: HashSet<Fid>,
 }
 
 /// What a call that changes names does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum May {
-    /// It changes names here; a new file has this inline limit.
-    Here(u32),
-    /// It asks for the lease of the directory first.
+    /// It changes names here, under this lease.
+    Here(DirLease),
+    /// It asks for the lease of the directory first, then calls `leased`.
     Ask,
     /// It asks the MDT.
     There,
@@ -139,40 +161,77 @@ impl Unshipped {
     pub fn may(&self, dir: Fid, tries_max: u32) -> May {
         let mut state = self.state.lock();
         if state.dirs.len() >= DIRS_MAX && !state.dirs.contains_key(&dir) {
-            state.dirs.clear();
+            // Leases of others stay: their holder gives them back.
+            state.dirs.retain(|_, of| of.asking.is_some() || of.lease.is_some_and(|lease| lease.number > 0));
+            if state.dirs.len() >= DIRS_MAX {
+                return May::There;
+            }
         }
         let has_fids = !state.spare.is_empty();
         let of = state.dirs.entry(dir).or_default();
-        match of.inline_max {
-            _ if of.is_refused => May::There,
-            Some(inline_max) if has_fids => May::Here(inline_max),
-            Some(_) => May::Ask,
+        if of.refused.is_some_and(|since| since.elapsed() < REFUSED_FOR) || of.asking.is_some() {
+            return May::There;
+        }
+        match of.lease {
+            Some(lease) if has_fids => return May::Here(lease),
             None if of.sent < tries_max => {
                 of.sent += 1;
-                May::There
+                return May::There;
             }
-            None => May::Ask,
+            _ => {}
         }
+        of.asking = Some(false);
+        May::Ask
     }
 
-    /// The MDT's answer. `None`: it does not lease the directory.
-    pub fn leased(&self, dir: Fid, granted: Option<(u32, std::ops::Range<u64>)>) {
+    /// The MDT's answer; `None`: it does not lease the directory, or others came meanwhile. True: the lease may be used.
+    pub fn leased(&self, dir: Fid, granted: Option<(DirLease, std::ops::Range<u64>)>) -> bool {
         let mut state = self.state.lock();
         let of = state.dirs.entry(dir).or_default();
-        (of.is_refused, of.inline_max) = (granted.is_none(), granted.as_ref().map(|(max, _)| *max));
-        if let Some((_, fids)) = granted {
-            // The rest of the last ones is not used: fids are plenty.
-            state.spare = fids;
+        let is_wanted = of.asking.take().unwrap_or(true);
+        let Some((lease, fids)) = granted.filter(|_| !is_wanted) else {
+            (of.refused, of.lease) = (Some(Instant::now()), None);
+            return false;
+        };
+        if of.lease.is_none_or(|old| old.number != lease.number) {
+            of.made.clear();
         }
+        (of.lease, of.refused) = (Some(lease), None);
+        // The rest of the last ones is not used: fids are plenty.
+        state.spare = fids;
+        true
     }
 
     pub fn end_lease(&self, dir: Fid) {
-        self.state.lock().dirs.remove(&dir);
+        if let Some(of) = self.state.lock().dirs.get_mut(&dir) {
+            (of.lease, of.asking) = (None, of.asking.map(|_| true));
+        }
     }
     pub fn end_leases(&self) {
         let mut state = self.state.lock();
-        state.dirs.clear();
-        state.spare = 0..0;
+        state.end_leases();
+    }
+
+    /// Another client wants the lease of this number. True: the directory is known here.
+    pub fn is_wanted(&self, dir: Fid, number: u64) -> bool {
+        let mut state = self.state.lock();
+        let Some(of) = state.dirs.get_mut(&dir) else { return false };
+        if of.lease.is_some_and(|lease| lease.number == number) {
+            of.lease = None;
+            of.sent = 0;
+        }
+        of.asking = of.asking.map(|_| true);
+        true
+    }
+
+    /// client-H4, of directories.
+    pub fn held(&self) -> Vec<HeldDir> {
+        let state = self.state.lock();
+        let held = |(dir, of): (&Fid, &Dir)| {
+            let lease = of.lease.filter(|lease| lease.number > 0)?;
+            Some(HeldDir { dir: *dir, parent: lease.parent, number: lease.number })
+        };
+        state.dirs.iter().filter_map(held).collect()
     }
 
     pub fn take_fid(&self) -> Option<Fid> {
@@ -181,8 +240,21 @@ impl Unshipped {
 
     // ---- changes ----
 
-    pub fn add(&self, change: Change) {
+    /// client-U4. False: the lease has ended, and the caller undoes what it has done.
+    pub fn add(&self, lease: DirLease, change: Change) -> bool {
         let mut state = self.state.lock();
+        let Some(of) = state.dirs.get_mut(&change.parent).filter(|of| of.lease == Some(lease)) else {
+            return false;
+        };
+        if lease.number > 0 {
+            match change.makes() {
+                true if of.made.len() < MADE_MAX => _ = of.made.insert(change.fid),
+                true => {}
+                // client-U7.
+                false if !of.made.remove(&change.fid) => return false,
+                false => {}
+            }
+        }
         let number = state.first + state.queue.len() as u64;
         state.names.insert((change.parent, change.h64), number);
         state.fids.insert(change.fid, number);
@@ -195,6 +267,17 @@ impl Unshipped {
         if len.is_multiple_of(FRAME) {
             self.bell.ring();
         }
+        true
+    }
+
+    /// A new file that waits: it has what this client gave it.
+    pub fn is_new(&self, fid: Fid) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let state = self.state.lock();
+        let change = state.fids.get(&fid).and_then(|at| state.queue.get((at - state.first) as usize));
+        change.is_some_and(Change::makes)
     }
 
     /// client-U3: writes into a new file that waits. `write` is given the content and the attributes, and may refuse. `None`: the file does not wait.
@@ -312,8 +395,7 @@ impl Unshipped {
     /// The session has ended. Returns the changes that are lost; those that are under way have answers of their own.
     pub fn lose(&self) -> Vec<Change> {
         let mut state = self.state.lock();
-        state.dirs.clear();
-        state.spare = 0..0;
+        state.end_leases();
         let under_way = state.under_way;
         let mut lost = Vec::new();
         for change in state.queue.iter_mut().skip(under_way).filter(|change| !change.is_done) {
@@ -330,6 +412,15 @@ impl Unshipped {
 }
 
 impl State {
+    fn end_leases(&mut self) {
+        // An answer that is under way is of an earlier time.
+        self.dirs.retain(|_, of| of.asking.is_some());
+        for of in self.dirs.values_mut() {
+            (of.lease, of.asking) = (None, Some(true));
+        }
+        self.spare = 0..0;
+    }
+
     fn drop_done(&mut self) {
         while self.queue.front().is_some_and(|change| change.is_done) {
             self.drop_first();

@@ -118,6 +118,9 @@ impl Fs {
 
     /// True if the file is known to have no extended attributes. ACLs do not count.
     fn is_bare(&self, fid: Fid) -> bool {
+        if self.id.unshipped.is_new(fid) {
+            return true;
+        }
         let noted = self.files.get(fid).and_then(|file| file.meta.lock().bare_in);
         noted.is_some_and(|season| !self.is_shared() && season == self.seasons_shared())
     }

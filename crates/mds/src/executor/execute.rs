@@ -22,7 +22,7 @@ use disk::volume::VolumeError;
 use kv::{Absent, Engine};
 use meta::Note;
 use meta::counts::Pending;
-use types::{Code, Epoch, Fault, Seq, SessionId};
+use types::{Code, Epoch, Fault, Fid, Seq, SessionId};
 use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
 
@@ -117,6 +117,8 @@ pub enum Stop {
     Absent(Absent),
     /// Other sessions may have cached what the request changes. Its bars stand.
     Leased(Arc<(Recall, Bars)>),
+    /// Another session than this one makes and removes files in this directory before the MDT hears of it (mds-Z1).
+    Made(Fid, SessionId),
 }
 
 impl From<Fault> for Stop {
@@ -133,7 +135,7 @@ impl Stop {
             Stop::LogFull { .. } => Fault::new(Code::NotReady, "the MDT's log is full; try again"),
             Stop::NoIds => Trouble::NoIds.into(),
             Stop::Absent(what) => Trouble::Absent(what).into(),
-            Stop::Leased(_) => Fault::new(
+            Stop::Leased(_) | Stop::Made(..) => Fault::new(
                 Code::NotReady,
                 "other clients cache what this request changes, and go on to do so; try again",
             ),
@@ -189,6 +191,7 @@ impl Core {
                     self.recall(&held.0, &mut forgot)?;
                     bars.push(held);
                 }
+                Err(Stop::Made(dir, session)) => self.recall_dir(dir, session)?,
                 done => return done.map_err(Stop::fault),
             }
         }
@@ -220,7 +223,7 @@ impl Core {
         let end = |(job, outcome): (&Arc<Job>, _)| match outcome {
             Ok(carried) => Ok(carried),
             Err(Stop::Refused(fault)) => Err(fault),
-            Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Absent(_) | Stop::Leased(_)) => {
+            Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Absent(_) | Stop::Leased(_) | Stop::Made(..)) => {
                 self.carry_out(job.ask.as_ask(), joined)
             }
         };
@@ -269,7 +272,7 @@ impl Core {
                 }
                 Err(Stop::LogFull { used }) => self.checkpoint_below(used)?,
                 Err(Stop::NoIds) => self.reserve_ids()?,
-                Err(Stop::Leased(held)) => return Ok(Err(Stop::Leased(held))),
+                Err(stop @ (Stop::Leased(_) | Stop::Made(..))) => return Ok(Err(stop)),
                 Err(stop) => return Err(stop.fault()),
             }
         }
@@ -541,7 +544,9 @@ impl Core {
         }
         self.counts_long.store(seat.counts.is_long(), Ordering::Relaxed);
         let removed = changes.0.iter().filter(|change| change.value.is_none());
-        self.leases.gone(removed.filter_map(|change| meta::keys::fid_of_inode(&change.key)));
+        let removed: Vec<_> = removed.filter_map(|change| meta::keys::fid_of_inode(&change.key)).collect();
+        removed.iter().for_each(|fid| self.makers.gone(*fid));
+        self.leases.gone(removed.into_iter());
         self.kv.apply(last, changes);
         if noted.records > 0 {
             seat.changelog.add(noted, last, self.volume.flushed_seq());

@@ -357,6 +357,7 @@ impl Core {
         let (ends_ms, now_ms) = (session.lease_ends_ms(), self.clock.boot_ms());
         self.sharers.forget(id, (end == End::Evicted && ends_ms > now_ms).then_some(ends_ms));
         self.leases.ended();
+        self.makers.forget(id);
         Ok(())
     }
 

@@ -65,6 +65,9 @@ impl Core {
             }
             self.check_whole()?;
         }
+        for op in &ops {
+            self.await_makers(head.session, op.call, &op.body)?;
+        }
         // 2. Run neighbouring operations of one kind together.
         let mut answers = Answers::begin(answer, ops.len(), self.volume.flushed_seq());
         let mut at = 0;

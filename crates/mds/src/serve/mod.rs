@@ -13,7 +13,7 @@ use types::{Code, Fault, Incarnation, SessionId};
 use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
 use wire::mdt::{EvictSession, MdtLeases, MdtStat};
-use wire::meta::{Counts, LeaseDir};
+use wire::meta::{Counts, LeaseDir, LeaveDir};
 use wire::notice::Listen;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
@@ -96,6 +96,7 @@ impl Core {
             }
             CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
             LeaseDir::CALL => self.on_lease_dir(head, &parse(body)?).map(plain),
+            LeaveDir::CALL => self.on_leave_dir(head.session, &parse(body)?).map(plain),
             Dying::CALL => {
                 self.check_session(head.session)?;
                 self.on_dying(&parse(body)?).map(plain)
@@ -109,7 +110,10 @@ impl Core {
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
-            Counts::CALL if self.rules.counts() => self.on_counts(head, body),
+            Counts::CALL if self.rules.counts() => {
+                self.await_makers(head.session, head.call, body)?;
+                self.on_counts(head, body)
+            }
             call => match self.rules.is_mutation(call) {
                 Some(true) => self.on_mutation(head, body, bulk, answer),
                 Some(false) => return self.on_read(head, body, answer).map(|()| None),

@@ -39,6 +39,7 @@ impl Core {
                 return Ok(plain(EnterReply { granted: false, open: None }));
             }
         }
+        self.await_makers(head.session, head.call, body)?;
         // Before the executor, since groups may have to be looked up.
         let user = self.sessions.one_user(head.session)?;
         let judged = self.judged(user.as_ref(), head.call, body);

@@ -35,6 +35,7 @@ impl Core {
         if head.call == OpenRead::CALL && head.session == SessionId(0) {
             return Err(refuse_observer());
         }
+        self.await_makers(head.session, head.call, body)?;
         answer.head.flags |= self.lease_of_read(head, body)?;
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();

@@ -32,11 +32,11 @@ const TABLES: usize = 256;
 /// Words of bars. Fids that share one only keep each other from being cached for a moment.
 const BARS: usize = 1 << 16;
 /// A session that renews its lease and gives nothing back for so long is evicted.
-const RECALL_MAX: Duration = Duration::from_secs(30);
+pub const RECALL_MAX: Duration = Duration::from_secs(30);
 /// Changes that may wait at a time: half of the threads of a server.
 pub const WAITING_MAX: usize = 32;
 /// Longest wait for one session between two looks at its lease.
-const LOOK_EACH: Duration = Duration::from_millis(100);
+pub const LOOK_EACH: Duration = Duration::from_millis(100);
 /// `Leases::holder`: several sessions may hold leases.
 const SEVERAL: u64 = u64::MAX;
 
@@ -71,12 +71,22 @@ pub struct Counts {
     pub waiting: AtomicUsize,
 }
 
+impl Counts {
+    /// A wait that began then has ended.
+    pub fn note(&self, began: Instant) {
+        let us = began.elapsed().as_micros() as u64;
+        self.recalls.fetch_add(1, Ordering::Relaxed);
+        self.waited_us.fetch_add(us, Ordering::Relaxed);
+        self.longest_us.fetch_max(us, Ordering::Relaxed);
+    }
+}
+
 /// A change that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+pub struct Waiting<'a>(&'a AtomicUsize);
 
 impl Waiting<'_> {
     /// Refuses a change too many; its client asks again. So a silent holder leaves threads for the requests of others.
-    fn begin(count: &AtomicUsize) -> Result<Waiting<'_>, Fault> {
+    pub fn begin(count: &AtomicUsize) -> Result<Waiting<'_>, Fault> {
         let waiting = Waiting(count);
         match count.fetch_add(1, Ordering::SeqCst) < WAITING_MAX {
             true => Ok(waiting),
@@ -187,6 +197,10 @@ impl Leases {
         self.with(dir, |table| table.grant(dir, session, now_ms))
     }
 
+    /// Another session may cache names in `dir`.
+    pub fn has_others(&self, dir: Fid, session: SessionId) -> bool {
+        self.with(dir, |table| !table.others(dir, session).is_empty())
+    }
     pub fn holds(&self, dir: Fid, session: SessionId) -> bool {
         self.with(dir, |table| table.holds(dir, session))
     }
@@ -205,7 +219,7 @@ impl Leases {
 
     /// Sets the bars of what a change touches, then finds what others must forget before it. `parent_of`: the directory of an inode as it was
     /// before the change.
-    fn conflicts(
+    pub fn conflicts(
         &self,
         session: SessionId,
         touches: &[Touch],
@@ -316,7 +330,9 @@ impl Core {
                 if head.flags & Flags::LEASE_WANTED != 0 && !self.leases.grant(dir, session, now_ms) {
                     return Ok(0);
                 }
-                if self.leases.may_cache(dir, What::Names, session, now_ms) {
+                if self.leases.may_cache(dir, What::Names, session, now_ms)
+                    && !self.makers.is_held_elsewhere(dir, session)
+                {
                     flags |= Flags::NAMES_LEASED;
                 }
             }
@@ -335,7 +351,10 @@ impl Core {
         }
         // Which inodes the answer has is found first, since their bars must be loaded before the answer's state is read.
         let fids = look(&self.kv, &mut |view| self.rules.answers_for(view, head.call, body))?;
-        let may = |fid: &Fid| self.leases.may_cache(*fid, What::Attr, session, now_ms);
+        let may = |fid: &Fid| {
+            self.leases.may_cache(*fid, What::Attr, session, now_ms)
+                && !self.makers.is_held_elsewhere(*fid, session)
+        };
         if fids.is_some_and(|fids| fids.iter().all(may)) {
             flags |= Flags::ATTRS_LEASED;
         }
@@ -366,7 +385,13 @@ impl Core {
         bars: &Bars,
         forgot: &Forgot,
     ) -> Result<(), Stop> {
-        let touches: Vec<Touch> = changes.keys().filter_map(|key| self.rules.touch_of(key)).collect();
+        let mut touches: Vec<Touch> = changes.keys().filter_map(|key| self.rules.touch_of(key)).collect();
+        let made = touches.iter().find(|touch| self.makers.is_held_elsewhere(touch.fid(), session));
+        if let Some(touch) = made.filter(|_| session != SessionId(0)) {
+            return Err(Stop::Made(touch.fid(), session));
+        }
+        // mds-Z2: no other session caches it.
+        touches.retain(|touch| !self.makers.is_held_by(touch.fid(), session));
         let parent_of = |fid| {
             let key = meta::keys::inode(fid);
             let of = |raw: &[u8]| self.rules.parent_in(fid, raw);
@@ -428,10 +453,7 @@ impl Core {
                 self.leases.with(fid, |table| table.make_sole(fid, touch.what(), recall.session, now_ms));
             }
         }
-        let us = began.elapsed().as_micros() as u64;
-        counts.recalls.fetch_add(1, Ordering::Relaxed);
-        counts.waited_us.fetch_add(us, Ordering::Relaxed);
-        counts.longest_us.fetch_max(us, Ordering::Relaxed);
+        counts.note(began);
         Ok(())
     }
 

@@ -1,34 +1,220 @@
-//! Directories in which a client makes and removes files before the MDT hears of it (`client::session::unshipped`).
+//! Exclusive leases of directories: a client makes and removes files there before the MDT hears of it (`client::session::unshipped`).
 //!
-//! mds-Z1: a client gets such a directory only if no other client is attached and the MDT judges no request of its session.
-//! mds-Z2: fids that were given away are given to no other session (mds-O5), and need no record: a restart skips them.
-//! mds-Z3: none are given while space is low, so that what a client has promised finds its space.
+//! mds-Z1: another session is answered about a leased directory, and changes it, only after the holder has shipped all changes in it and has given
+//!     the lease back, or its session has ended.
+//! mds-Z2: a lease is granted only once no other session caches names in the directory or its attributes. While it stands, none may.
+//! mds-Z3: fids that were given away are given to no other session (mds-O5), and need no record: a restart skips them.
+//! mds-Z4: none are given while space is low, so that what a client has promised finds its space.
+//! mds-Z5: leases are in memory. After a restart a session claims its own with `Hold`, before any other session is answered (mds-X1).
+//! mds-Z6: a client that is alone gets fids without a lease (number 0): it ships all before another comes in (mds-X2).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use kv::{Engine, View};
-use types::{Fault, Fid};
-use wire::Header;
-use wire::meta::{LEASED_FIDS_MAX, LeaseDir, LeaseDirReply};
+use lease::Touch;
+use parking_lot::{Condvar, Mutex};
+use types::{Code, Fault, Fid, SessionId};
+use wire::meta::{Counts, LEASED_FIDS_MAX, LeaseDir, LeaseDirReply, LeaveDir, ReadDir, Scan};
+use wire::notice::{GiveBack, Wanted};
+use wire::shared::HeldDir;
+use wire::{Empty, Header, Request};
 
 use crate::Core;
 use crate::records::look::look;
 use crate::reply::refuse_observer;
+use crate::sessions::leases::{Bars, Forgot, LOOK_EACH, RECALL_MAX, Waiting};
 
-const NONE: LeaseDirReply = LeaseDirReply { first: Fid(0), count: 0, inline_max: 0 };
+/// Words of marks. Directories that share one only cost a look at the table.
+const MARKS: usize = 1 << 12;
+/// Most leases of one MDT. An entry takes some 100 bytes.
+const DIRS_MAX: usize = 65_536;
+/// A directory that another session wanted is not leased again for so long.
+const REST: Duration = Duration::from_secs(1);
+/// A holder is told again after this time, if its notice was lost.
+const TOLD_AGAIN: Duration = Duration::from_secs(1);
+
+const NONE: LeaseDirReply =
+    LeaseDirReply { first: Fid(0), count: 0, inline_max: 0, number: 0, parent: Fid(0) };
+
+pub struct Makers {
+    count: AtomicUsize,
+    /// Leases by the hash of the directory and of its parent, to be read without the lock.
+    marks: Vec<AtomicU32>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    dirs: HashMap<Fid, Maker>,
+    /// Directories that were given back because others wanted them, until when they rest.
+    resting: HashMap<Fid, Instant>,
+    last: u64,
+}
+
+struct Maker {
+    session: SessionId,
+    number: u64,
+    /// Listings and lookups there have the directory's attributes.
+    parent: Fid,
+    /// When another session wanted it first, and when the holder was told last.
+    wanted: Option<Instant>,
+    told: Option<Instant>,
+}
+
+fn mark(fid: Fid) -> usize {
+    (fid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % MARKS
+}
+
+impl Makers {
+    pub fn new() -> Makers {
+        Makers {
+            count: AtomicUsize::new(0),
+            marks: (0..MARKS).map(|_| AtomicU32::new(0)).collect(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn may_be_held(&self, fid: Fid) -> bool {
+        self.count.load(Ordering::SeqCst) > 0 && self.marks[mark(fid)].load(Ordering::SeqCst) > 0
+    }
+
+    /// mds-Z2. It writes no shared memory while no directory is leased.
+    pub fn is_held_elsewhere(&self, dir: Fid, session: SessionId) -> bool {
+        self.may_be_held(dir)
+            && self.state.lock().dirs.get(&dir).is_some_and(|maker| maker.session != session)
+    }
+    pub fn is_held_by(&self, dir: Fid, session: SessionId) -> bool {
+        self.may_be_held(dir)
+            && self.state.lock().dirs.get(&dir).is_some_and(|maker| maker.session == session)
+    }
+
+    /// Leased directories in `parent`.
+    fn children_of(&self, parent: Fid) -> Vec<Fid> {
+        if !self.may_be_held(parent) {
+            return vec![];
+        }
+        let state = self.state.lock();
+        state.dirs.iter().filter(|(_, maker)| maker.parent == parent).map(|(dir, _)| *dir).collect()
+    }
+    fn all(&self) -> Vec<Fid> {
+        self.state.lock().dirs.keys().copied().collect()
+    }
+    /// Leases held, and since when another session wants them.
+    pub fn held(&self) -> Vec<(Fid, SessionId, Option<Instant>)> {
+        self.state.lock().dirs.iter().map(|(dir, maker)| (*dir, maker.session, maker.wanted)).collect()
+    }
+
+    /// Returns the lease's number. `None`: another session has it, or wanted it lately, or there are too many.
+    fn grant(&self, dir: Fid, parent: Fid, session: SessionId, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock();
+        state.resting.retain(|_, until| *until > now);
+        let is_free = state.dirs.get(&dir).is_none_or(|maker| maker.session == session);
+        if !is_free || state.resting.contains_key(&dir) || state.dirs.len() >= DIRS_MAX {
+            return None;
+        }
+        state.last += 1;
+        let number = state.last;
+        self.insert(&mut state, dir, Maker { session, number, parent, wanted: None, told: None });
+        Some(number)
+    }
+
+    /// mds-Z5.
+    pub fn claim(&self, session: SessionId, HeldDir { dir, parent, number }: HeldDir) {
+        let mut state = self.state.lock();
+        state.last = state.last.max(number);
+        self.insert(&mut state, dir, Maker { session, number, parent, wanted: None, told: None });
+    }
+
+    fn insert(&self, state: &mut State, dir: Fid, maker: Maker) {
+        let parent = maker.parent;
+        // Marked before it can be relied on, and the mark of an earlier lease goes last.
+        [dir, parent].into_iter().for_each(|fid| _ = self.marks[mark(fid)].fetch_add(1, Ordering::SeqCst));
+        match state.dirs.insert(dir, maker) {
+            Some(old) => self.unmark(dir, old.parent),
+            None => _ = self.count.fetch_add(1, Ordering::SeqCst),
+        }
+    }
+    fn unmark(&self, dir: Fid, parent: Fid) {
+        [dir, parent].into_iter().for_each(|fid| {
+            let before = self.marks[mark(fid)].fetch_sub(1, Ordering::SeqCst);
+            assert!(before > 0, "a mark is taken away once");
+        });
+    }
+    fn remove(&self, state: &mut State, dir: Fid) {
+        if let Some(old) = state.dirs.remove(&dir) {
+            self.unmark(dir, old.parent);
+            self.count.fetch_sub(1, Ordering::SeqCst);
+            self.changed.notify_all();
+        }
+    }
+
+    /// A late copy has no effect on a later lease.
+    pub fn leave(&self, session: SessionId, dir: Fid, number: u64) {
+        let mut state = self.state.lock();
+        let is_it = |maker: &Maker| maker.session == session && maker.number == number;
+        if state.dirs.get(&dir).is_some_and(is_it) {
+            if state.dirs.get(&dir).is_some_and(|maker| maker.told.is_some()) {
+                state.resting.insert(dir, Instant::now() + REST);
+            }
+            self.remove(&mut state, dir);
+        }
+    }
+
+    /// The session has ended.
+    pub fn forget(&self, session: SessionId) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        let dirs: Vec<Fid> =
+            state.dirs.iter().filter(|(_, m)| m.session == session).map(|(dir, _)| *dir).collect();
+        dirs.into_iter().for_each(|dir| self.remove(&mut state, dir));
+    }
+
+    /// The directory has gone.
+    pub fn gone(&self, dir: Fid) {
+        if self.may_be_held(dir) {
+            self.remove(&mut self.state.lock(), dir);
+        }
+    }
+
+    /// The holder of a directory that another session wants, and its lease if it is to be told now.
+    fn want(&self, dir: Fid, session: SessionId, now: Instant) -> Option<(SessionId, Option<u64>)> {
+        let mut state = self.state.lock();
+        let maker = state.dirs.get_mut(&dir).filter(|maker| maker.session != session)?;
+        let is_due = maker.told.is_none_or(|told| now.duration_since(told) >= TOLD_AGAIN);
+        if is_due {
+            maker.told = Some(now);
+            maker.wanted.get_or_insert(now);
+        }
+        Some((maker.session, is_due.then_some(maker.number)))
+    }
+
+    fn wait(&self, dir: Fid, session: SessionId) {
+        let mut state = self.state.lock();
+        if state.dirs.get(&dir).is_some_and(|maker| maker.session != session) {
+            self.changed.wait_for(&mut state, LOOK_EACH);
+        }
+    }
+}
 
 impl Core {
     pub fn on_lease_dir(&self, head: &Header, req: &LeaseDir) -> Result<LeaseDirReply, Fault> {
         let joined = self.joined()?;
         self.check_incarnation(head)?;
-        if head.session.0 == 0 {
+        if head.session == SessionId(0) {
             return Err(refuse_observer());
         }
         self.check_session(head.session)?;
         self.check_whole()?;
-        // mds-Z1.
-        if self.sharers.is_sharing() || self.sessions.one_user(head.session)?.is_some() {
+        if self.sessions.one_user(head.session)?.is_some() {
             return Ok(NONE);
         }
-        // mds-Z3: the first sign of low space is a lower inline limit.
+        // mds-Z4: the first sign of low space is a lower inline limit.
         let space = self.room.space(self.kv.reader().medium_bytes());
         if space.is_full || space.inline_max != u32::MAX {
             return Ok(NONE);
@@ -36,13 +222,145 @@ impl Core {
         let Some(own) = look(&self.kv, &mut |view| self.rules.plain_dir(view, req.dir))? else {
             return Ok(NONE);
         };
+        let parent = look(&self.kv, &mut |view| self.rules.parent_of(view, req.dir))?.unwrap_or(req.dir);
+        let number = match self.sharers.is_sharing() {
+            true => match self.grant_dir(req.dir, parent, head.session)? {
+                Some(number) => number,
+                None => return Ok(NONE),
+            },
+            // mds-Z6.
+            false => 0,
+        };
         let inline_max = own.unwrap_or(joined.inline_max);
-        let mut seat = self.executor.lead();
-        seat.check_open()?;
-        let drawn = seat.ids.draw_fids(u64::from(req.count.min(LEASED_FIDS_MAX)));
-        if seat.ids.are_low() {
-            self.bells.flush.ring();
+        let drawn = {
+            let mut seat = self.executor.lead();
+            seat.check_open()?;
+            let drawn = seat.ids.draw_fids(u64::from(req.count.min(LEASED_FIDS_MAX)));
+            if seat.ids.are_low() {
+                self.bells.flush.ring();
+            }
+            drawn
+        };
+        match drawn {
+            Some((first, count)) => {
+                Ok(LeaseDirReply { first, count: count as u32, inline_max, number, parent })
+            }
+            None => {
+                self.makers.leave(head.session, req.dir, number);
+                Ok(NONE)
+            }
         }
-        Ok(drawn.map_or(NONE, |(first, count)| LeaseDirReply { first, count: count as u32, inline_max }))
+    }
+
+    /// mds-Z2: the steps of a change that touches the directory (crate `lease`). `None`: others use it.
+    fn grant_dir(&self, dir: Fid, parent: Fid, session: SessionId) -> Result<Option<u64>, Fault> {
+        let (bars, mut forgot) = (Bars::new(&self.leases), Forgot::new());
+        let touches = [Touch::Attr { fid: dir }];
+        let recall = self
+            .leases
+            .conflicts(session, &touches, &bars, &forgot, self.clock.boot_ms(), |_| Ok(Some(parent)));
+        // Its bar stands for the names, too.
+        if self.leases.has_others(dir, session) {
+            return Ok(None);
+        }
+        if let Some(recall) = recall.map_err(crate::executor::execute::Stop::fault)? {
+            self.recall(&recall, &mut forgot)?;
+        }
+        Ok(self.makers.grant(dir, parent, session, Instant::now()))
+    }
+
+    pub fn on_leave_dir(&self, session: SessionId, req: &LeaveDir) -> Result<Empty, Fault> {
+        self.check_session(session)?;
+        self.makers.leave(session, req.dir, req.number);
+        Ok(Empty {})
+    }
+
+    /// mds-Z1: before a request is carried out that is about leased directories of other sessions.
+    pub fn await_makers(&self, session: SessionId, call: u16, body: &[u8]) -> Result<(), Fault> {
+        if self.makers.count.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        let mut dirs = match call {
+            Counts::CALL | Scan::CALL => self.makers.all(),
+            _ => look(&self.kv, &mut |view| self.rules.concerned(view, call, body))?,
+        };
+        if call == ReadDir::CALL {
+            let inside: Vec<Fid> = dirs.iter().flat_map(|dir| self.makers.children_of(*dir)).collect();
+            dirs.extend(inside);
+        }
+        for dir in dirs {
+            if self.makers.is_held_elsewhere(dir, session) {
+                self.recall_dir(dir, session)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// mds-L3: waits under no lock, until the lease is given back or its session has ended.
+    pub fn recall_dir(&self, dir: Fid, session: SessionId) -> Result<(), Fault> {
+        let began = Instant::now();
+        let _waiting = Waiting::begin(&self.leases.counts.waiting)?;
+        while let Some((holder, number)) = self.makers.want(dir, session, Instant::now()) {
+            let Some(holder) = self.sessions.get(holder) else {
+                self.makers.forget(holder);
+                continue;
+            };
+            if let Some(number) = number {
+                holder.notices.push(&GiveBack { items: vec![Wanted { fid: dir, token: number }] });
+            }
+            self.makers.wait(dir, session);
+            if self.is_stopping() {
+                return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
+            }
+            if holder.is_lease_over(self.clock.boot_ms()) || began.elapsed() >= RECALL_MAX {
+                let Some(_one) = self.ending.try_lock_for(LOOK_EACH) else { continue };
+                tracing::warn!(
+                    session = holder.id.0,
+                    client = holder.name,
+                    dir = dir.0,
+                    "a client gives the lease of a directory not back; it is evicted"
+                );
+                self.evict(holder.id)?;
+            }
+        }
+        self.leases.counts.note(began);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SessionId = SessionId(1);
+    const B: SessionId = SessionId(2);
+
+    #[test]
+    fn a_directory_is_leased_to_one_session_until_it_gives_it_back() {
+        let (makers, now) = (Makers::new(), Instant::now());
+        let (dir, up) = (Fid(20), Fid(16));
+        assert!(!makers.is_held_elsewhere(dir, B));
+        let first = makers.grant(dir, up, A, now).expect("free");
+        assert!(makers.is_held_elsewhere(dir, B) && !makers.is_held_elsewhere(dir, A));
+        assert!(makers.is_held_by(dir, A) && !makers.is_held_by(dir, B));
+        assert_eq!((makers.children_of(up), makers.grant(dir, up, B, now)), (vec![dir], None));
+        // Asked for again, by a client that has given it back and was not heard.
+        let second = makers.grant(dir, up, A, now).expect("its own");
+        makers.leave(A, dir, first);
+        assert!(makers.is_held_by(dir, A), "a late copy ends no later lease");
+        assert_eq!(makers.want(dir, B, now), Some((A, Some(second))));
+        assert_eq!(makers.want(dir, B, now), Some((A, None)), "told once a second");
+        assert_eq!(makers.want(dir, A, now), None);
+        makers.leave(A, dir, second);
+        assert_eq!((makers.want(dir, B, now), makers.children_of(up)), (None, vec![]));
+        assert_eq!(makers.grant(dir, up, A, now), None, "it rests, since another wanted it");
+        assert!(makers.grant(dir, up, A, now + REST * 2).is_some());
+        makers.forget(A);
+        assert!(!makers.is_held_by(dir, A) && makers.marks.iter().all(|m| m.load(Ordering::SeqCst) == 0));
+        makers.claim(B, HeldDir { dir, parent: up, number: 99 });
+        assert!(makers.is_held_elsewhere(dir, A));
+        makers.gone(dir);
+        assert!(makers.grant(Fid(30), up, A, now).is_some_and(|number| number > 99));
+        assert_eq!(makers.held(), [(Fid(30), A, None)]);
     }
 }

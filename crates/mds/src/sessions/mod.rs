@@ -9,7 +9,7 @@ pub mod catch_up;
 pub mod grace;
 pub mod leases;
 pub mod locks;
-mod makers;
+pub mod makers;
 pub mod overdue;
 pub mod shared;
 mod told;

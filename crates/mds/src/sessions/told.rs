@@ -44,6 +44,14 @@ impl Core {
                 }
             }
         });
+        for (fid, session, wanted) in self.makers.held().into_iter().filter(|held| is_asked(held.0)) {
+            if reply.files.len() < LEASES_MAX {
+                let wanted_ms = wanted.map_or(0, |since| ms(now.duration_since(since)).max(1));
+                reply.files.push(FileLease { fid, session, exclusive: true, wanted_ms });
+            } else {
+                reply.more = true;
+            }
+        }
         let dirs = self.leases.by_session(is_asked);
         self.sessions.each(|session| {
             let count = |of: &HashMap<SessionId, u64>| of.get(&session.id).copied().unwrap_or(0);

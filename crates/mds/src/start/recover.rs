@@ -82,6 +82,7 @@ impl Mdt {
             }),
             sharers: crate::sessions::shared::Sharers::new(&sessions.ids()),
             leases: crate::sessions::leases::Leases::new(),
+            makers: crate::sessions::makers::Makers::new(),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(kept),

@@ -11,7 +11,15 @@ use super::rules;
 fn two() -> (Rig, SessionId, SessionId) {
     let (rig, _) = Rig::fresh();
     assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
-    let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+    let hold = Hold {
+        mode: 1,
+        floor: 0,
+        opens: vec![],
+        sections: vec![],
+        dirs: vec![],
+        targets: vec![],
+        more: false,
+    };
     rig.ask(&hold, rig.session).unwrap();
     let other = rig.attach(2).unwrap().session;
     let greedy = rig.session;

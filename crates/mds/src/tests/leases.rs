@@ -30,7 +30,15 @@ impl Two {
         let a = rig.session;
         assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
         let mode = rig.mdt.core.sharers.mode();
-        let hold = Hold { mode, floor: 1, opens: vec![], sections: vec![], targets: vec![], more: false };
+        let hold = Hold {
+            mode,
+            floor: 1,
+            opens: vec![],
+            sections: vec![],
+            dirs: vec![],
+            targets: vec![],
+            more: false,
+        };
         rig.ask(&hold, a).unwrap();
         let b = rig.attach(2).unwrap().session;
         Two { rig, a, b }

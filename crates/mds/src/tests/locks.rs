@@ -188,7 +188,15 @@ fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
             "more comes"
         );
         rig.ask(&reclaim(vec![held(Flock, 2, 9)], false), one).unwrap();
-        let hold = Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+        let hold = Hold {
+            mode: 1,
+            floor: 0,
+            opens: vec![],
+            sections: vec![],
+            dirs: vec![],
+            targets: vec![],
+            more: false,
+        };
         rig.ask(&hold, one).unwrap();
         rig.ask(&KeepAlive { session: one, mode: 1 }, SessionId(0)).unwrap();
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NotReady);
@@ -230,7 +238,15 @@ fn the_grace_ends_with_the_session_that_does_not_come_back() {
 fn what_a_client_says_of_another_mode_does_not_let_others_in() {
     let (rig, _) = Rig::fresh();
     let attach = attach_second();
-    let hold = |mode| Hold { mode, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false };
+    let hold = |mode| Hold {
+        mode,
+        floor: 0,
+        opens: vec![],
+        sections: vec![],
+        dirs: vec![],
+        targets: vec![],
+        more: false,
+    };
     rig.ask(&hold(1), rig.session).unwrap();
     assert_eq!(rig.ask(&attach, SessionId(0)).unwrap_err().code, Code::NotReady);
     rig.ask(&hold(3), rig.session).unwrap();

@@ -161,7 +161,7 @@ fn two() -> Two {
 }
 
 fn holds_nothing() -> Hold {
-    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false }
+    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], dirs: vec![], targets: vec![], more: false }
 }
 
 fn create_of(name: &str) -> Create {

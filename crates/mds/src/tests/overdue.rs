@@ -55,7 +55,7 @@ impl Rig {
 }
 
 fn hold() -> Hold {
-    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], targets: vec![], more: false }
+    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], dirs: vec![], targets: vec![], more: false }
 }
 
 /// Two that share.

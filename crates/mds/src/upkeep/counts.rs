@@ -94,7 +94,7 @@ impl Core {
                     seat.counts.fold_ended(fold.end);
                     Ok(())
                 }
-                Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Leased(_)) => Ok(()),
+                Err(Stop::LogFull { .. } | Stop::NoIds | Stop::Leased(_) | Stop::Made(..)) => Ok(()),
                 Err(Stop::Absent(what)) => Err(Trouble::Absent(what)),
                 // The volume refuses. The next request reports that.
                 Err(Stop::Refused(_)) => Ok(()),

@@ -224,7 +224,7 @@ impl Session {
         let opens = self.work.open_file().map(|fid| OpenFile { fid, write: true });
         let targets = if self.ost.is_attached() { vec![self.caught_up()] } else { vec![] };
         let opens = opens.into_iter().collect();
-        let hold = Hold { mode, floor: 1, opens, sections: vec![], targets, more: false };
+        let hold = Hold { mode, floor: 1, opens, sections: vec![], dirs: vec![], targets, more: false };
         let said = self.mdt.ask(self.id, 0, &hold);
         self.mdt_done(said)?;
         (self.mode, self.owes_hold) = (mode, false);

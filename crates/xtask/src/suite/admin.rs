@@ -104,6 +104,8 @@ fn mdt_stat(b: &mut Bench) -> Result<()> {
     for n in 0..100 {
         File::create(dir.join(n.to_string()))?;
     }
+    // A mount tells of new files a moment later.
+    File::open(&dir)?.sync_all()?;
     let after = look()?;
     let more =
         |name: &str| -> Result<u64> { Ok(number(&after, name)?.saturating_sub(number(&before, name)?)) };
@@ -142,7 +144,8 @@ fn net(b: &mut Bench) -> Result<()> {
     // It begins to look when it has reached all processes.
     while tracing.try_wait()?.is_none() {
         for n in 0..20 {
-            File::create(dir.join(n.to_string()))?;
+            fs::create_dir(dir.join(n.to_string()))?;
+            fs::remove_dir(dir.join(n.to_string()))?;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -158,15 +161,15 @@ fn net(b: &mut Bench) -> Result<()> {
         names.len() >= 4 && names[0].starts_with("mount ") && names.contains(&"management service"),
         "{names:?}"
     );
-    let create = |process: &str, reply: bool| {
+    let made = |process: &str, reply: bool| {
         let frame = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
         lines.lines().map(frame).any(|f| {
             let is_of = f["process"].as_str().is_some_and(|name| name.starts_with(process));
-            is_of && f["is_reply"] == reply && f["call"].as_str().is_some_and(|c| c.starts_with("Create"))
+            is_of && f["is_reply"] == reply && f["call"] == "MakeDir"
         })
     };
     for (process, reply) in [("mount", false), ("mount", true), ("server", false), ("server", true)] {
-        ensure!(create(process, reply), "no Create of a {process}, an answer: {reply}: {lines}");
+        ensure!(made(process, reply), "no MakeDir of a {process}, an answer: {reply}: {lines}");
     }
     Ok(fs::remove_dir_all(dir)?)
 }

@@ -2,7 +2,8 @@
 //!
 //! Workers each own a directory and a model of it; with two mounts each call goes through one or the other, and both are looked at.
 //! A mount that dies ends the calls through it and no others. A system call that fails leaves its file *unsure*: old or new content
-//! (per page for writes) is then right, anything else is not.
+//! (per page for writes) is then right, anything else is not. With a mount dies what it had not shipped: the last creations, small writes and
+//! removals since an fsync may be gone, and then all later ones are, too.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -43,9 +44,19 @@ struct Worker {
     failed: Vec<Option<String>>,
     rng: Rng,
     files: BTreeMap<String, Expected>,
+    /// Changes that a mount may not have shipped yet, in order.
+    unshipped: Vec<Unshipped>,
 }
 
-/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged. [S-dead-mount] Nor do others' calls fail.
+/// A change through a mount, and the content that the name had before.
+struct Unshipped {
+    place: usize,
+    name: String,
+    before: Option<Vec<u8>>,
+}
+
+/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged, but what a killed mount had not shipped.
+/// [S-dead-mount] Nor do others' calls fail.
 fn kill_any(b: &mut Bench) -> Result<()> {
     let root = b.dir("kills")?;
     let mut workers = Vec::new();
@@ -56,7 +67,7 @@ fn kill_any(b: &mut Bench) -> Result<()> {
         dirs.truncate(b.cluster.mounts().count());
         let failed = vec![None; dirs.len()];
         let rng = Rng::new(b.seed * 1000 + w as u64);
-        workers.push(Worker { dirs, failed, rng, files: BTreeMap::new() });
+        workers.push(Worker { dirs, failed, rng, files: BTreeMap::new(), unshipped: vec![] });
     }
     let mut rng = b.rng();
     // Every role gets its turn, and so does all at once.
@@ -69,8 +80,9 @@ fn kill_any(b: &mut Bench) -> Result<()> {
         let context = || format!("round {round}, killed {victim:?}");
         workers =
             storm(b, workers, victim, Duration::from_millis(30 + rng.below(250))).with_context(context)?;
+        let died = (0..b.cluster.mounts().count()).any(|n| victim.is_mount(n));
         for w in &mut workers {
-            w.verify().with_context(context)?;
+            w.verify(died).with_context(context)?;
         }
     }
     for w in &workers {
@@ -184,6 +196,9 @@ impl Worker {
             }
             (Some(bytes), _) => {
                 let synced = File::open(&path).and_then(|f| f.sync_all());
+                if synced.is_ok() {
+                    self.was_shipped(place);
+                }
                 (Some(bytes), synced)
             }
         };
@@ -191,8 +206,16 @@ impl Worker {
             self.failed[place] =
                 Some(format!("call {kind} on {}, there: {}: {e}", path.display(), old.is_some()));
         }
+        if outcome.is_ok() && old != new {
+            self.unshipped.push(Unshipped { place, name: name.clone(), before: old.clone() });
+        }
         self.record(name, old, new, outcome.is_ok());
         true
+    }
+
+    /// A call through this mount waited for all changes that it had made.
+    fn was_shipped(&mut self, place: usize) {
+        self.unshipped.retain(|change| change.place != place);
     }
 
     fn is_unsure(&self, name: &str) -> bool {
@@ -216,13 +239,18 @@ impl Worker {
         let outcome = fs::rename(self.dirs[place].join(&name), self.dirs[place].join(&target));
         if let Err(e) = &outcome {
             self.failed[place] = Some(format!("rename of {name} to {target}: {e}"));
+        } else {
+            self.was_shipped(place);
         }
         self.record(name, Some(bytes.clone()), None, outcome.is_ok());
         self.record(target, old_target, Some(bytes), outcome.is_ok());
     }
 
-    /// Compares the directory with the model, by each mount. The first mount settles the uncertain outcomes.
-    fn verify(&mut self) -> Result<()> {
+    /// Compares the directory with the model, by each mount. The first mount settles the uncertain outcomes. `died`: a mount was killed.
+    fn verify(&mut self, died: bool) -> Result<()> {
+        let unshipped = std::mem::take(&mut self.unshipped);
+        // The first lost change of each name that lost one, and names that lost none.
+        let (mut lost, mut whole) = (Vec::new(), Vec::new());
         let first = self.rng.below(self.dirs.len() as u64) as usize;
         for n in 0..self.dirs.len() {
             let dir = &self.dirs[(first + n) % self.dirs.len()];
@@ -239,12 +267,34 @@ impl Worker {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => None,
                     Err(e) => return Err(e).with_context(|| path.display().to_string()),
                 };
-                expected.check(&got).with_context(|| path.display().to_string())?;
+                let is_back = |change: &Unshipped| change.name == *name && change.before == got;
+                match expected.check(&got) {
+                    Ok(()) => whole.push(name.clone()),
+                    Err(why) => match unshipped.iter().rposition(is_back).filter(|_| died && n == 0) {
+                        Some(at) => lost.push(at),
+                        None => return Err(why).with_context(|| path.display().to_string()),
+                    },
+                }
                 *expected = Expected { now: got, or: None };
             }
             self.files.retain(|_, e| e.now.is_some());
         }
-        Ok(())
+        let Some(first) = lost.into_iter().min() else { return Ok(()) };
+        // The state of each name at that moment is what its first change from then on found.
+        let mut seen = std::collections::BTreeSet::new();
+        let mut survives = |change: &&Unshipped| {
+            let is_first = seen.insert(change.name.clone());
+            let is_there = self.files.contains_key(&change.name);
+            is_first && whole.contains(&change.name) && change.before.is_some() != is_there
+        };
+        match unshipped[first..].iter().find(&mut survives) {
+            Some(later) => bail!(
+                "{} lost a change, and a later one of {} survived the kill of their mount",
+                unshipped[first].name,
+                later.name
+            ),
+            None => Ok(()),
+        }
     }
 }
 

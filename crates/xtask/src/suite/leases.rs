@@ -1,19 +1,23 @@
 //! Leases between two mounts of real processes.
 
 use std::fs::{self, File, Permissions};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use testkit::{Role, Wiring};
 
 use super::programs::{judge, script};
+use super::sys::ensure_eq;
 use super::{Bench, Needs, Test};
 
-pub const TESTS: &[(Needs, Test)] =
-    &[(Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages))];
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages)),
+    (Needs::Only(Wiring::Two), ("leases::small_files_are_seen_elsewhere_at_once", shipped)),
+];
 
 pub const OWN: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Two), ("leases::a_stopped_mount_delays_a_change_by_its_term", stopped)),
@@ -26,6 +30,45 @@ fn pages(b: &mut Bench) -> Result<()> {
     let there = b.look(&dir);
     let rounds = if b.scale.is_short() { "300" } else { "10000" };
     judge(Command::new("python3").arg(script("pages.py")?).arg(dir).arg(there).arg(rounds), 1)
+}
+
+/// [S-shipped] Files that one mount makes and removes in bulk, as the other one finds them at that moment.
+fn shipped(b: &mut Bench) -> Result<()> {
+    let base = b.dir("shipped")?;
+    for round in 0..12 {
+        let dir = base.join(round.to_string());
+        fs::create_dir(&dir)?;
+        let there = b.look(&dir);
+        let content = |n: usize| format!("{round} {n}").repeat(n * 17 % 900);
+        let mut last = None;
+        for n in 0..60 {
+            fs::write(dir.join(n.to_string()), content(n))?;
+            last = (n == 59).then(|| fs::metadata(&dir)).transpose()?;
+        }
+        // What the other mount asks first brings all of it.
+        let last = last.context("the last round has looked")?;
+        let times = |of: &fs::Metadata| (of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec());
+        match round % 4 {
+            0 => ensure_eq(fs::read_dir(&there)?.count(), 60, "names")?,
+            1 => ensure_eq(fs::read_to_string(there.join("59"))?, content(59), "the last file")?,
+            2 => ensure_eq(times(&fs::metadata(&there)?), times(&last), "times of the directory")?,
+            _ => ensure!(fs::remove_dir(&there).is_err_and(|e| e.kind() == ErrorKind::DirectoryNotEmpty)),
+        }
+        for n in 0..60 {
+            ensure_eq(fs::read_to_string(there.join(n.to_string()))?, content(n), "content")?;
+        }
+        // A name is made once, whichever mount is quicker.
+        ensure!(File::create_new(there.join("7")).is_err_and(|e| e.kind() == ErrorKind::AlreadyExists));
+        fs::rename(there.join("7"), there.join("seven"))?;
+        ensure!(File::create_new(dir.join("seven")).is_err_and(|e| e.kind() == ErrorKind::AlreadyExists));
+        fs::remove_file(dir.join("seven"))?;
+        for n in (0..60).filter(|n| *n != 7) {
+            fs::remove_file(dir.join(n.to_string()))?;
+        }
+        fs::remove_dir(&there)?;
+        ensure!(!dir.exists(), "a directory that the other mount has removed");
+    }
+    Ok(fs::remove_dir_all(base)?)
 }
 
 /// The term, and what two keep-alives and a busy machine take.
