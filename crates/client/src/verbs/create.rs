@@ -1,4 +1,6 @@
 //! Making names: files, special files, directories, symlinks, hard links.
+//!
+//! Each locks its name: a file that another thread makes under the same name before the MDT hears of it (`session::ship`) would be lost.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -141,18 +143,21 @@ impl Fs {
             return Err(Fault::new(Code::Invalid, "mknod makes no directories and no symlinks"));
         }
         let req = self.create_request(parent, name, kind, mode.into(), rdev, cred);
+        let _name_lock = self.names.lock(parent, name, self.deadline())?;
         Ok(self.ask(parent, &req)?.open.inode.attr)
     }
 
     pub fn mkdir(&self, parent: Fid, name: &[u8], mode: impl Into<Mode>, cred: &Cred) -> Result<Attr, Fault> {
         self.refuse_observer()?;
         let Mode { bits: mode, umask } = mode.into();
+        let _name_lock = self.names.lock(parent, name, self.deadline())?;
         let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
         Ok(self.ask(parent, &MakeDir { parent, name, mode, umask, now, cred, want: Fid(0) })?.attr)
     }
 
     pub fn symlink(&self, parent: Fid, name: &[u8], target: &[u8], cred: &Cred) -> Result<Attr, Fault> {
         self.refuse_observer()?;
+        let _name_lock = self.names.lock(parent, name, self.deadline())?;
         let (name, target, now, cred) = (Bytes::from(name), Bytes::from(target), self.now(), cred.clone());
         Ok(self.ask(parent, &Symlink { parent, name, target, now, cred, want: Fid(0) })?.attr)
     }
@@ -165,6 +170,7 @@ impl Fs {
     pub fn link(&self, fid: Fid, parent: Fid, name: &[u8], cred: &Cred) -> Result<Attr, Fault> {
         self.refuse_observer()?;
         let file = self.files.get(fid);
+        let _name_lock = self.names.lock(parent, name, self.deadline())?;
         let (name, now, cred) = (Bytes::from(name), self.now(), cred.clone());
         let inode: Inode = self.ask(fid, &Link { fid, parent, name, now, cred })?;
         if let Some(file) = &file {
