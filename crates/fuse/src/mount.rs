@@ -25,7 +25,7 @@ use rustix::mount::UnmountFlags;
 use crate::door::Door;
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
-use crate::options::MountOptions;
+use crate::options::{MAX_REQUEST_BYTES, MountOptions, pages_of_vectors};
 use crate::remount::{Follower, InForce};
 use crate::served::Served;
 
@@ -152,7 +152,8 @@ fn attach_following(
         subtype: options.subtype.clone(),
         flags: options.flags,
         allow_other: options.allow_other,
-        max_read: options.max_read,
+        // With more pages per request than the largest write has, reads would have as many.
+        max_read: options.max_read.or(pages_of_vectors().map(|_| MAX_REQUEST_BYTES)),
     };
     let device = fusedev::mount::mount(&point, &how)
         .map_err(|source| MountError::Refused { path: point.clone(), source })?;
