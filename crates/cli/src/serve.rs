@@ -5,6 +5,7 @@
 //! stop targets (checkpoint, clean mark), report the stop to the MGS.
 
 pub mod device;
+pub mod guard;
 pub mod heart;
 pub mod local;
 pub mod mounted;

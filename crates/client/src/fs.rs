@@ -141,6 +141,7 @@ impl Fs {
             threads.push(spawn("stria-alive", alive::mdt_loop)?);
             threads.push(spawn("stria-listen", alive::ost_loop)?);
             threads.push(spawn("stria-ship", crate::session::ship::ship_loop)?);
+            threads.push(spawn("stria-guard", crate::session::guarded::sign_loop)?);
             threads.push(spawn("stria-share", crate::session::sharing::share_loop)?);
             for _ in 0..section::THREADS {
                 threads.push(spawn("stria-recall", section::recall_loop)?);

@@ -4,15 +4,16 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use client::{Fs, Lister, OpenFlags, SetAttr};
 use common::{Cluster, MDT, Wiring, pattern};
 use disk::{Crash, SplitMix};
 use net::{Answer, Service};
-use types::{Attr, Code, Cred, Fid, Kind};
+use types::{Attr, Buf, Code, Cred, Fid, Kind};
 use wire::Header;
 use wire::meta::CALLS;
 
@@ -319,4 +320,65 @@ fn random_changes_of_two_clients_show_at_once() {
             }
         }
     }
+}
+
+/// A guard process: the time that it was told, and its files.
+#[derive(Default, Clone)]
+struct Guarded(Arc<Mutex<(u64, HashMap<u32, u64>)>>);
+
+impl client::Guard for Guarded {
+    fn until(&self, boot_ms: u64) {
+        self.0.lock().unwrap().0 = boot_ms;
+    }
+    fn file(&self, place: u32, fid: u64) {
+        self.0.lock().unwrap().1.insert(place, fid);
+    }
+}
+
+impl Guarded {
+    fn is_told(&self, fid: Fid) -> bool {
+        let told = self.0.lock().unwrap();
+        told.0 > 0 && told.1.values().any(|known| *known == fid.0)
+    }
+}
+
+/// client-GU1, client-GU3: the guard hears of pages before their reader has them, and of no time when no pages are left, or no other client.
+#[test]
+fn gu1_the_guard_knows_the_files_with_pages_beside_other_clients() {
+    let cluster = cluster(Wiring::Tcp);
+    let fid = cluster_file(&cluster);
+    let a = cluster.mount();
+    let guard = Guarded::default();
+    a.guard_by(Box::new(guard.clone()));
+    let (handle, _) = a.open(fid, OpenFlags::read_only()).unwrap();
+    let read = |fs: &Fs| fs.read_pages(handle, (0, 4096), false, false, &mut Buf::default()).unwrap();
+    read(&a);
+    assert!(!guard.is_told(fid), "a lone client's pages cannot become old");
+    let b = cluster.mount();
+    assert!(guard.is_told(fid), "what the kernel has from the time alone was told before another came in");
+    let (writer, _) = b.open(fid, OpenFlags::read_write()).unwrap();
+    b.write(writer, 0, b"new").unwrap();
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let late = Instant::now() + Duration::from_secs(30);
+        while !is_so() {
+            assert!(Instant::now() < late, "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until("pages were dropped, and the guard was not told", &|| !guard.is_told(fid));
+    read(&a);
+    assert!(guard.is_told(fid));
+    b.shutdown().unwrap();
+    until("alone again, and the guard was not told", &|| !guard.is_told(fid));
+}
+
+/// A file with objects, made by a client that has left.
+fn cluster_file(cluster: &Cluster) -> Fid {
+    let maker = cluster.mount();
+    let (attr, handle) =
+        maker.create(Fid::ROOT, b"paged", 0o644, OpenFlags::read_write(), &Cred::root()).unwrap();
+    maker.write(handle, 0, &[7; 300_000]).unwrap();
+    maker.release(handle);
+    maker.shutdown().unwrap();
+    attr.fid
 }

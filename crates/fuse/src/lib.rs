@@ -40,6 +40,7 @@ mod setid;
 mod synced;
 mod write;
 
+pub use fusedev::{INodeNo, Notifier, Switch};
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
 pub use remount::{Present, present, remount};

@@ -25,7 +25,7 @@ use rustix::mount::UnmountFlags;
 use crate::door::Door;
 use crate::gate::{Class, Gate};
 use crate::mountinfo;
-use crate::options::MountOptions;
+use crate::options::{MAX_REQUEST_BYTES, MountOptions, pages_of_vectors};
 use crate::remount::{Follower, InForce};
 use crate::served::Served;
 
@@ -94,6 +94,8 @@ pub struct Mounted {
     id: Option<u64>,
     ended: Arc<AtomicBool>,
     server: Mutex<Option<JoinHandle<io::Result<()>>>>,
+    /// For the guard process.
+    channel: Arc<Mutex<Option<OwnedFd>>>,
 }
 
 /// Serves a mount until it is gone.
@@ -150,7 +152,8 @@ fn attach_following(
         subtype: options.subtype.clone(),
         flags: options.flags,
         allow_other: options.allow_other,
-        max_read: options.max_read,
+        // With more pages per request than the largest write has, reads would have as many.
+        max_read: options.max_read.or(pages_of_vectors().map(|_| MAX_REQUEST_BYTES)),
     };
     let device = fusedev::mount::mount(&point, &how)
         .map_err(|source| MountError::Refused { path: point.clone(), source })?;
@@ -176,6 +179,7 @@ fn serve_at(
     start: impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve>,
 ) -> io::Result<Mounted> {
     let channel = device.as_fd().try_clone_to_owned()?;
+    let for_guard = Arc::new(Mutex::new(Some(device.as_fd().try_clone_to_owned()?)));
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let gate = Arc::new(Gate::new(options.threads.max(1), processors));
     let serve = start(device, gate.clone())?;
@@ -188,15 +192,16 @@ fn serve_at(
     let follower = Follower::new(point, &entry.device, flags)?;
     let watch = move || watch(&channel, &gate, &follower, &mark);
     std::thread::Builder::new().name("fuse-watch".into()).spawn(watch)?;
-    let mark = ended.clone();
+    let (mark, not_taken) = (ended.clone(), for_guard.clone());
     let run = move || {
         let result = serve();
         mark.store(true, Ordering::SeqCst);
+        drop(not_taken.lock().take());
         result
     };
     let server = std::thread::Builder::new().name("fuse".into()).spawn(run)?;
     let server = Mutex::new(Some(server));
-    Ok(Mounted { point: point.to_path_buf(), device: entry.device, id, ended, server })
+    Ok(Mounted { point: point.to_path_buf(), device: entry.device, id, ended, server, channel: for_guard })
 }
 
 /// Watches the serving threads. It releases a parked thread if the others hang, and all of them when the kernel has closed the connection.
@@ -234,6 +239,16 @@ fn raise_read_ahead(device: &str, kib: u32) {
 impl Mounted {
     pub fn mountpoint(&self) -> &Path {
         &self.point
+    }
+
+    /// The number of the connection at `fusedev::Switch`.
+    pub fn connection(&self) -> Option<u32> {
+        self.device.split_once(':')?.1.parse().ok()
+    }
+
+    /// A descriptor of the connection's device, once. While one is open, the kernel does not end the connection by itself.
+    pub fn take_device(&self) -> Option<OwnedFd> {
+        self.channel.lock().take()
     }
 
     /// True once the kernel has released the mount, whatever unmounted it.

@@ -6,6 +6,11 @@ use rustix::mount::MountFlags;
 
 /// Largest read or write of one FUSE request: the kernel's own limit (256 pages) and the client's `BULK_MAX`.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
+/// Pages that the pieces of one call can touch: the 1,024 pieces that a call may have, with the first and the last page of each, and those
+/// that the largest request fills.
+const VECTOR_PAGES_MAX: u16 = 2 * 1024 + (MAX_REQUEST_BYTES / 4096) as u16;
+/// The kernel's limit of pages per request. It is 256 unless root has raised it (Linux 6.13 and later).
+const PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
 /// Background requests that the kernel may have in flight (read-ahead, asynchronous direct I/O). It is twice the deepest queue that DESIGN
 /// section 2 asks for, so that read-ahead of several files does not wait for each other.
 pub const MAX_BACKGROUND: u16 = 64;
@@ -19,6 +24,13 @@ const _: () = assert!(2 * client::WAITERS_MAX as usize <= THREADS);
 /// How long the kernel of a client that is alone may cache a name or attributes. All changes come through that mount, so the value bounds
 /// how far recovery can change them, and how long an attaching client must wait.
 pub const ENTRY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The pages per request to ask for, if root has raised the limit. A call of many pieces, or from unaligned memory, is one request then.
+pub fn pages_of_vectors() -> Option<u16> {
+    let limit: u32 = std::fs::read_to_string(PAGES_LIMIT).ok()?.trim().parse().ok()?;
+    let pages = limit.min(VECTOR_PAGES_MAX as u32) as u16;
+    (pages as u32 > MAX_REQUEST_BYTES / 4096).then_some(pages)
+}
 
 /// Settings of one mount.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::io;
 
 use fusedev::{FopenFlags, InitFlags, KernelConfig};
 
-use crate::options::{MAX_REQUEST_BYTES, MountOptions};
+use crate::options::{self, MAX_REQUEST_BYTES, MountOptions};
 
 /// Capabilities to request if the kernel has them. Kernel write-back is not among them: the kernel would own size and mtime. Nor is O_TRUNC
 /// with the open: only after that the kernel finds that the file is a running program (`ETXTBSY`), whose text would be lost by then.
@@ -66,6 +66,9 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
         config.set_max_readahead(nearest).ok();
     }
     config.set_max_background(options.max_background.max(1)).ok();
+    if let Some(pages) = options::pages_of_vectors() {
+        config.set_max_pages(pages);
+    }
 }
 
 /// Among other clients (fuse-P1). `is_direct`: the kernel keeps no pages for the descriptor, but for mappings. `close_asks`: as below.

@@ -20,6 +20,7 @@ pub struct KernelConfig {
     wanted: InitFlags,
     minor: u32,
     max_write: u32,
+    max_pages: u16,
     max_readahead: u32,
     max_readahead_offered: u32,
     max_background: u16,
@@ -37,6 +38,7 @@ impl KernelConfig {
             wanted: always & init.flags,
             minor: init.minor,
             max_write: MAX_WRITE_BYTES,
+            max_pages: 0,
             max_readahead: init.max_readahead,
             max_readahead_offered: init.max_readahead,
             max_background: 16,
@@ -77,6 +79,11 @@ impl KernelConfig {
         }
     }
 
+    /// Pages of the caller's memory that one request may touch, if that is more than the largest write fills. The kernel cuts it to its limit.
+    pub fn set_max_pages(&mut self, pages: u16) {
+        self.max_pages = pages;
+    }
+
     pub fn set_max_readahead(&mut self, bytes: u32) -> Result<u32, u32> {
         match bytes {
             0 => Err(1),
@@ -98,8 +105,9 @@ impl KernelConfig {
         let mut body = Body::new();
         body.u32(MAJOR).u32(MINOR).u32(self.max_readahead).u32(flags as u32);
         body.u16(self.max_background).u16(congestion).u32(self.max_write);
-        // Time granularity of 1 ns; as many pages per request as the largest write fills.
-        body.u32(1).u16(self.max_write.div_ceil(PAGE) as u16).u16(0).u32((flags >> 32) as u32);
+        // Time granularity of 1 ns; at least as many pages per request as the largest write fills.
+        let pages = self.max_pages.max(self.max_write.div_ceil(PAGE) as u16);
+        body.u32(1).u16(pages).u16(0).u32((flags >> 32) as u32);
         body
     }
 }
@@ -134,5 +142,10 @@ mod tests {
         assert_eq!(config.set_max_write(65_536), Ok(MAX_WRITE_BYTES));
         assert_eq!(config.set_max_readahead(4 << 20), Err(131_072));
         assert_eq!(config.set_max_background(0), Err(1));
+        let pages =
+            |config: &KernelConfig| u16::from_ne_bytes(config.answer().bytes()[28..30].try_into().unwrap());
+        assert_eq!(pages(&config), 16);
+        config.set_max_pages(300);
+        assert_eq!(pages(&config), 300);
     }
 }

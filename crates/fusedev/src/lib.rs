@@ -10,6 +10,7 @@
 
 mod attr;
 mod clone;
+mod control;
 mod dispatch;
 mod encode;
 mod errno;
@@ -26,6 +27,7 @@ mod session;
 mod xattr_dir_reply;
 
 pub use attr::{FileAttr, FileType, StatxAttr, TimeOrNow};
+pub use control::Switch;
 pub use errno::Errno;
 pub use filesystem::{Filesystem, Request, UNKNOWN_ID};
 pub use flags::*;

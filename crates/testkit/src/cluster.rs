@@ -8,7 +8,7 @@
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -294,6 +294,23 @@ impl Cluster {
         child.kill()?;
         child.wait()?;
         Ok(())
+    }
+
+    /// `kill -9` of a process that the kernel may keep for a while. It counts as running until `has_ended` says otherwise.
+    pub fn kill_without_wait(&self, role: Role) -> Result<()> {
+        self.signal_role(role, Signal::KILL)
+    }
+
+    /// The end of a process that ended by itself; it may be started again then.
+    pub fn has_ended(&mut self, role: Role) -> Result<Option<ExitStatus>> {
+        let Some(at) = self.running.iter().position(|(r, _)| *r == role) else {
+            bail!("{role:?} does not run")
+        };
+        let ended = self.running[at].1.try_wait()?;
+        if ended.is_some() {
+            self.running.remove(at);
+        }
+        Ok(ended)
     }
 
     /// Stops a role as an operator does (SIGTERM); fails if it takes longer than `within`.

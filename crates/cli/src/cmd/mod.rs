@@ -10,6 +10,7 @@ mod du;
 mod fsck;
 mod gateway;
 mod getstripe;
+mod guard;
 mod ids;
 mod lease;
 mod mds;
@@ -75,6 +76,7 @@ pub enum Command {
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
     Net(net::Net),
+    Guard(guard::Guard),
     Mount(mount::Mount),
     Mkfs(mkfs::Mkfs),
     Mgs(mgs::Mgs),
@@ -108,6 +110,7 @@ impl Command {
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Net(c) => c.run(),
+            Command::Guard(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mkfs(c) => c.run(),
             Command::Mgs(c) => c.run(),

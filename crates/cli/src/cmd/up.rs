@@ -571,7 +571,7 @@ fn serve_until_stopped(
             Ok(Event::Unmounted) => {
                 // Another process unmounted: the servers stay, and the session ends so that another client can attach.
                 tracing::info!("the mount was taken away; the servers go on");
-                client.take().into_iter().for_each(|c| c.finish(SETTLE_LOCAL_MAX));
+                client.take().into_iter().for_each(|c| _ = c.finish(SETTLE_LOCAL_MAX));
                 if let Err(e) = lock.set_mount(None).and_then(|()| lock.forget()) {
                     tracing::warn!("holder.json was not changed: {e}");
                 }

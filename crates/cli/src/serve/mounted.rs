@@ -22,6 +22,7 @@ use crate::exit::Failure;
 use crate::mounts;
 use crate::options::Options;
 use crate::serve::bounded;
+use crate::serve::guard::Guard;
 use crate::shell;
 use crate::stop::{Event, Manner};
 
@@ -41,6 +42,7 @@ pub struct Client {
     fs: Arc<Fs>,
     fabric: Arc<Fabric>,
     mounted: Arc<Mounted>,
+    guard: Option<Guard>,
 }
 
 /// A mount to make.
@@ -84,8 +86,15 @@ impl Client {
                 return Err(failure.into());
             }
         };
+        let guard = Guard::start(&mounted, &fs)
+            .inspect_err(|e| {
+                tracing::warn!(
+                    "this mount has no guard process: {e:#}; while its process is stopped, programs may see old content"
+                )
+            })
+            .ok();
         watch(&mounted, events)?;
-        Ok(Client { fs, fabric: wish.fabric, mounted })
+        Ok(Client { fs, fabric: wish.fabric, mounted, guard })
     }
 
     pub fn fs(&self) -> &Arc<Fs> {
@@ -103,13 +112,15 @@ impl Client {
         }
     }
 
-    /// Called after the mount is gone: settles written state and leaves the servers, within `limit`.
-    pub fn finish(self, limit: Duration) {
+    /// Called after the mount is gone: settles written state and leaves the servers, within `limit`. False: the guard has ended the mount.
+    pub fn finish(self, limit: Duration) -> bool {
+        let was_silenced = self.guard.as_ref().is_some_and(Guard::leave);
         // The file system may have ended with its mount still in place (`umount -f` of a mount in use).
         if let Err(error) = self.mounted.unmount(Unmount::Lazy) {
             tracing::warn!(%error, "the mount could not be removed");
         }
-        settle(&self.fs, &self.fabric, limit)
+        settle(&self.fs, &self.fabric, limit);
+        !was_silenced
     }
 }
 

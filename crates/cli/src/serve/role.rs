@@ -250,12 +250,20 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     prepare_process();
     let (sender, events) = stop::listen()?;
     check_point(&wish.point)?;
+    let what = format!("mount {}", wish.point.display());
     let (client, mut heart) = connect_unless_stopped(wish, sender, &events)?;
     on_ready();
     let manner = serve_mount(&client, &events);
     heart.stop();
-    client.finish(if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_MAX });
-    Ok(Exit::Done)
+    let limit = if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_MAX };
+    match client.finish(limit) {
+        true => Ok(Exit::Done),
+        false => {
+            let why =
+                "its process was silent past its lease, so its guard ended it and dropped cached content";
+            Err(Failure::failed(what, why, "mount it again").into())
+        }
+    }
 }
 
 /// Connecting may wait for servers for minutes. So it runs on a thread of its own, while this thread listens for signals.

@@ -271,6 +271,12 @@ impl Leased {
         self.left_ms() < ENDING_MS
     }
 
+    /// client-GU2: the kernel must not use pages past this boot time, unless this process runs until then and tells of a later one.
+    pub fn pages_end_ms(&self) -> u64 {
+        let (ends, now) = (self.ends_ms.load(Ordering::SeqCst), now_ms());
+        if ends.saturating_sub(now) < ENDING_MS { now + TERM_MS } else { ends }
+    }
+
     /// Milliseconds until the lease ends.
     fn left_ms(&self) -> u64 {
         self.ends_ms.load(Ordering::SeqCst).saturating_sub(now_ms())

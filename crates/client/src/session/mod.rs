@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod ear;
 pub(crate) mod gone;
 pub(crate) mod grants;
+pub(crate) mod guarded;
 pub(crate) mod identity;
 pub(crate) mod link;
 pub(crate) mod locks;

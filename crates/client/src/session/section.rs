@@ -133,6 +133,15 @@ impl Fs {
         wish: Wish,
         deadline: Instant,
     ) -> Result<Section<'_>, Fault> {
+        let is_for_pages = wish.is_for_pages();
+        let section = self.begin_section(file, wish, deadline)?;
+        if is_for_pages && section.is_among_others() {
+            self.guard_pages_of(file.fid);
+        }
+        Ok(section)
+    }
+
+    fn begin_section(&self, file: &Arc<File>, wish: Wish, deadline: Instant) -> Result<Section<'_>, Fault> {
         let (sharing, to) = (&self.id.sharing, wish.to);
         let _change = (to == To::Change).then(|| Changing::begin(file));
         let file = file.clone();

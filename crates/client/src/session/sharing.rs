@@ -29,6 +29,7 @@ use wire::shared::{ALL, CaughtUp, Close, HeldDir, HeldSection, Hold, Leave, Open
 use crate::Fs;
 use crate::cache::files::File;
 use crate::cache::hold::To;
+use crate::session::guarded::Guarded;
 use crate::session::section::{KEPT_MAX, Recalls};
 use crate::wait_for_bell;
 
@@ -64,6 +65,7 @@ pub(crate) struct Sharing {
     life: AtomicU64,
     /// Leases that other clients want.
     pub recalls: Recalls,
+    pub guarded: Guarded,
     /// client-H6: OSTs that are in use.
     targets: Mutex<HashMap<TargetId, CaughtUp>>,
 }
@@ -340,7 +342,8 @@ impl Fs {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // 5. From here on others may come in.
+        // 5. From here on others may come in. client-GU1.
+        self.guard_all();
         self.leave_late_closes(deadline)?;
         self.files.all().iter().for_each(|file| _ = sharing.note_open(file));
         sharing.owes_hold.store(false, Ordering::SeqCst);

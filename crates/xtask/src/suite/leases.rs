@@ -1,7 +1,7 @@
 //! Leases between two mounts of real processes.
 
 use std::fs::{self, File, Permissions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use testkit::{Role, Wiring};
 
 use super::programs::{judge, script};
 use super::sys::ensure_eq;
-use super::{Bench, Needs, Test};
+use super::{Bench, Needs, Test, skip};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages)),
@@ -22,6 +22,7 @@ pub const TESTS: &[(Needs, Test)] = &[
 pub const OWN: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Two), ("leases::a_stopped_mount_delays_a_change_by_its_term", stopped)),
     (Needs::Only(Wiring::Two), ("leases::a_stopped_mount_gives_up_the_file_that_it_writes", stopped_writer)),
+    (Needs::Only(Wiring::Two), ("leases::calls_of_many_pieces_are_whole_where_root_allows", many_pieces)),
 ];
 
 /// [S-several-mounts], [S-mmap] Reads, direct reads and mappings of both mounts after writes and stores of both, by one file.
@@ -155,5 +156,53 @@ fn stopped_writer(b: &mut Bench) -> Result<()> {
     };
     let read = fs::read(&here)?;
     ensure!(read == again && read[..100] == [3; 100], "the mounts differ after the stopped one went on");
+    Ok(())
+}
+
+/// The kernel's limit of pages per request, for mounts that are made later.
+const PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
+/// What SEMANTICS names.
+const PAGES: &str = "2304";
+const APPENDS: usize = 60;
+
+/// [S-append] Vectors, and a megabyte from unaligned memory, that both mounts append: with the limit raised each is one request, and whole.
+fn many_pieces(b: &mut Bench) -> Result<()> {
+    let Ok(limit) = fs::read_to_string(PAGES_LIMIT) else { return skip("Linux before 6.13") };
+    if fs::write(PAGES_LIMIT, PAGES).is_err() {
+        return skip("the limit of pages per request cannot be raised here");
+    }
+    let restarted = b.cluster.restart();
+    // Mounts that are made later by others are not to differ.
+    fs::write(PAGES_LIMIT, limit.trim())?;
+    restarted?;
+    let dir = b.dir("pieces")?;
+    for (name, pieces, bytes) in [("small", 1000, 10), ("larger", 1000, 900), ("unaligned", 1, 1 << 20)] {
+        let file = dir.join(name);
+        File::create(&file)?;
+        let append = |path: &Path, byte: u8| -> Result<()> {
+            let mut to = File::options().append(true).open(path)?;
+            // Large memory begins at a page, plus a header: one byte further it is unaligned in any case.
+            let memory = vec![byte; bytes + 1];
+            let slices = vec![IoSlice::new(&memory[1..]); pieces];
+            for _ in 0..APPENDS {
+                let written = to.write_vectored(&slices)?;
+                ensure!(written == pieces * bytes, "an append of {} bytes wrote {written}", pieces * bytes);
+            }
+            Ok(())
+        };
+        let there = b.look(&file);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| append(&there, b'B'));
+            append(&file, b'A')?;
+            other.join().ok().context("a writer panicked")?
+        })?;
+        let content = fs::read(&file)?;
+        let calls = content.chunks(pieces * bytes);
+        ensure!(calls.len() == 2 * APPENDS, "{name}: {} bytes in the file", content.len());
+        for (n, call) in calls.enumerate() {
+            ensure!(call.iter().all(|byte| *byte == call[0]), "{name}: append {n} is mixed with another");
+        }
+        fs::remove_file(file)?;
+    }
     Ok(())
 }

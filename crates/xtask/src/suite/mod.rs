@@ -19,6 +19,7 @@ mod first;
 mod fsx;
 mod full;
 mod gateways;
+mod guard;
 mod guards;
 mod handles;
 mod host;
@@ -227,6 +228,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(report::TESTS);
     tests.extend_from_slice(locks::OWN);
     tests.extend_from_slice(leases::OWN);
+    tests.extend_from_slice(guard::OWN);
     tests.extend_from_slice(cut::OWN);
     tests
 }
