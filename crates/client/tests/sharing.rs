@@ -411,6 +411,24 @@ fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
     });
 }
 
+/// The MDT was told a size that is not flushed, and both have it under shared leases, over a restart.
+#[test]
+fn a_size_known_under_a_shared_lease_stays_over_a_restart_of_the_mdt() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    cluster.sessions_live(Duration::from_secs(10));
+    let (a, b) = (cluster.mount_lazy(), cluster.mount_lazy());
+    let (fid, ha) = make(&a, "f");
+    let hb = open(&b, fid);
+    a.write(ha, 0, &pattern(1, 100_000)).expect("write");
+    assert!(read(&b, hb, 0, MIB).expect("read") == pattern(1, 100_000));
+    assert!(read(&a, ha, 0, MIB).expect("read") == pattern(1, 100_000));
+    cluster.crash_mdt(Crash::KeepAll);
+    for fs in [&a, &b] {
+        assert_eq!(fs.getattr(fid).expect("stat").size, 100_000);
+        assert_eq!(fs.open(fid, OpenFlags::read_only()).expect("open").1.size, 100_000);
+    }
+}
+
 #[test]
 fn random_calls_of_two_clients_equal_one_array() {
     let seed = std::env::var("STRIA_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(11);

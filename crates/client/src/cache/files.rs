@@ -358,6 +358,16 @@ impl File {
         self.body.try_read().is_some_and(|b| b.is_loaded && b.layout.is_none())
     }
 
+    /// Under a shared lease: size and blocks are those of the grant.
+    pub fn overlay_size(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
+        let body = self.share_body(deadline)?;
+        if body.is_loaded && body.layout.is_some() {
+            let meta = self.meta.lock();
+            (attr.size, attr.blocks) = (meta.progress.size, meta.progress.blocks);
+        }
+        Ok(attr)
+    }
+
     /// Replaces attributes by local ones while local changes are not reported.
     pub fn overlay(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
         let body = self.share_body(deadline)?;

@@ -90,7 +90,8 @@ impl Section<'_> {
     pub fn attr_of(&self, attr: Attr) -> Result<Attr, Fault> {
         match self.lease {
             Some(To::Change) => self.file.overlay(attr, self.deadline),
-            Some(To::Read) => Ok(attr),
+            // After a restart the MDT shows the flushed size only, until a client has asked the objects (meta-H1).
+            Some(To::Read) => self.file.overlay_size(attr, self.deadline),
             None => self.fs.overlay(&self.file, attr, self.deadline),
         }
     }
