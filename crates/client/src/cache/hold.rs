@@ -11,6 +11,8 @@
 //! client-CP3: a write of dirty pages is served at once, since the kernel waits for it.
 //! client-CP4: pages of a lease whose session has ended are old. They are dropped, and dirty ones among them are not written: other clients
 //!     may have changed the file since.
+//! client-CL8: under a many lease (decision 0055) calls write, and read what they know to be there, each within one object. No page of the
+//!     kernel comes under it. A call that needs more gives it back first, and asks for a lease of another kind.
 //! client-CL4: a lease belongs to a *life*, which ends with the session or when this client is alone. A lease of another life is none.
 
 use std::ops::Range;
@@ -18,14 +20,44 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::PAGE_SIZE;
+use wire::shared::LeaseKind;
 
 /// The use of a file's content by a call, and so the kind of lease that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum To {
     /// Shared with readers at other clients.
     Read,
+    /// Within one object at a time, also beside writers at other clients.
+    Many,
     /// Alone among all clients.
     Change,
+}
+
+impl To {
+    /// A call that needs `wanted` may use a lease of this kind.
+    fn suffices(self, wanted: To) -> bool {
+        self == To::Change || self == wanted
+    }
+}
+
+impl From<To> for LeaseKind {
+    fn from(to: To) -> LeaseKind {
+        match to {
+            To::Read => LeaseKind::Shared,
+            To::Many => LeaseKind::Many,
+            To::Change => LeaseKind::Exclusive,
+        }
+    }
+}
+
+impl From<LeaseKind> for To {
+    fn from(kind: LeaseKind) -> To {
+        match kind {
+            LeaseKind::Shared => To::Read,
+            LeaseKind::Many => To::Many,
+            LeaseKind::Exclusive => To::Change,
+        }
+    }
 }
 
 /// client-CP2: how long a request for pages is held back. The kernel drops the pages of a gap in less, unless it waits for that request.
@@ -130,6 +162,8 @@ pub(crate) enum Way {
     Use(To),
     /// It asks the MDT for this lease, then calls `granted` or `refused`. `is_held`: to confirm the lease that is held.
     Ask { token: u64, to: To, is_held: bool },
+    /// client-CL8: it gives this lease back, and begins again.
+    GiveBack(Return),
     /// The deadline has passed.
     Late,
     /// Pages are dropped no more.
@@ -176,7 +210,7 @@ impl Hold {
             if state.has_old_pages && pages == Pages::Written {
                 return Way::Old;
             }
-            let suffices = state.token != 0 && state.to >= Some(to);
+            let suffices = state.token != 0 && state.to.is_some_and(|held| held.suffices(to));
             let covers = suffices && !state.is_wanted && !state.is_returning;
             if covers && is_valid && !state.is_doubtful {
                 state.users += 1;
@@ -205,12 +239,25 @@ impl Hold {
                     }
                 }
             }
+            // client-CL8.
+            if state.to == Some(To::Many) && !suffices {
+                state.is_wanted = true;
+                if let Some(back) = self.begin_return(&mut state) {
+                    return Way::GiveBack(back);
+                }
+            }
             let is_free = state.asking.is_none() && !state.is_returning && !state.is_wanted;
             if is_free {
                 let token = if covers { state.token } else { new_token() };
                 assert!(token != 0, "a token is a number from 1 on");
                 (state.asking, state.is_asked_wanted) = (Some(token), false);
-                let to = if covers { state.to.unwrap_or(to) } else { to };
+                // client-CL8: while there may be pages, other clients' writes are kept out.
+                let has_pages = state.has_pages || state.token != 0;
+                let to = match state.to {
+                    Some(held) if covers => held,
+                    _ if to == To::Many && has_pages => To::Change,
+                    _ => to,
+                };
                 return Way::Ask { token, to, is_held: covers };
             }
             if self.changed.wait_until(&mut state, deadline).timed_out() {
@@ -219,15 +266,24 @@ impl Hold {
         }
     }
 
-    /// Begins a use if the lease is held, and without a wait.
+    /// Begins a use if a shared or exclusive lease is held, and without a wait.
     pub fn begin_if_held(&self, life: u64, is_valid: bool) -> Option<To> {
+        self.begin_if(life, is_valid, |to| to != To::Many)
+    }
+
+    /// The same for a many lease.
+    pub fn begin_if_many(&self, life: u64, is_valid: bool) -> Option<To> {
+        self.begin_if(life, is_valid, |to| to == To::Many)
+    }
+
+    fn begin_if(&self, life: u64, is_valid: bool, is_meant: impl Fn(To) -> bool) -> Option<To> {
         let mut state = self.state.lock();
         let is_usable = state.is_of(life)
             && state.clearing.is_none()
             && !state.is_wanted
             && !state.is_returning
             && !state.is_doubtful;
-        let to = state.to.filter(|_| is_usable && is_valid)?;
+        let to = state.to.filter(|to| is_usable && is_valid && is_meant(*to))?;
         state.users += 1;
         Some(to)
     }
@@ -456,7 +512,15 @@ impl Hold {
     /// True if this client knows size and times better than the MDT, or as well.
     pub fn is_current(&self, life: u64) -> bool {
         let state = self.state.lock();
-        state.is_of(life) && (!state.is_returning || state.to == Some(To::Change))
+        state.is_of(life)
+            && state.to != Some(To::Many)
+            && (!state.is_returning || state.to == Some(To::Change))
+    }
+
+    /// client-CL8: other clients may have written since this one took the MDT's values, and no client has cut the file.
+    pub fn is_many(&self, life: u64) -> bool {
+        let state = self.state.lock();
+        state.is_of(life) && state.to == Some(To::Many)
     }
 }
 
@@ -501,199 +565,4 @@ impl std::fmt::Debug for Hold {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const LIFE: u64 = 1;
-
-    fn begin(hold: &Hold, to: To, token: u64) -> Way {
-        hold.begin(to, LIFE, true, Instant::now() + Duration::from_millis(1), || token)
-    }
-    fn asks(hold: &Hold, to: To, token: u64) {
-        assert_eq!(begin(hold, to, token), Way::Ask { token, to, is_held: false });
-    }
-    fn granted(to: To, token: u64) -> Hold {
-        let hold = Hold::default();
-        asks(&hold, to, token);
-        assert_eq!(hold.granted((token, to, LIFE), true, false, false), None);
-        hold
-    }
-    fn back(to: To, token: u64) -> Return {
-        Return { token, to, life: LIFE, has_pages: false }
-    }
-
-    #[test]
-    fn a_lease_serves_later_calls_without_a_request() {
-        let hold = granted(To::Change, 1);
-        assert_eq!(hold.end(), None);
-        assert_eq!([begin(&hold, To::Read, 2), begin(&hold, To::Change, 3)], [Way::Use(To::Change); 2]);
-        assert_eq!((hold.end(), hold.end()), (None, None));
-        assert!(hold.is_current(LIFE) && !hold.is_current(LIFE + 1));
-        assert_eq!(hold.begin_if_held(LIFE, true), Some(To::Change));
-        assert_eq!(hold.begin_if_held(LIFE, false), None);
-    }
-
-    #[test]
-    fn cl1_cl2_a_recall_waits_for_calls_and_keeps_new_ones_out() {
-        let hold = granted(To::Read, 1);
-        assert_eq!(hold.recall(9), Recalled::Unknown);
-        assert_eq!(hold.recall(1), Recalled::Later);
-        assert_eq!((begin(&hold, To::Read, 2), hold.begin_if_held(LIFE, true)), (Way::Late, None));
-        assert_eq!(hold.end(), Some(back(To::Read, 1)), "the last call gives it back");
-        assert_eq!(hold.recall(1), Recalled::Later, "a thread does so already");
-        assert_eq!(begin(&hold, To::Read, 2), Way::Late);
-        hold.returned(1);
-        asks(&hold, To::Read, 2);
-    }
-
-    #[test]
-    fn a_recall_between_calls_is_answered_at_once() {
-        let hold = granted(To::Change, 1);
-        hold.end();
-        assert_eq!(hold.recall(1), Recalled::Now(back(To::Change, 1)));
-        hold.put_off();
-        assert_eq!(begin(&hold, To::Read, 2), Way::Late, "it is owed still");
-        assert_eq!((hold.retry(), hold.retry()), (Some(back(To::Change, 1)), None));
-    }
-
-    #[test]
-    fn cl3_a_shared_lease_goes_back_while_the_exclusive_one_is_asked_for() {
-        let hold = granted(To::Read, 1);
-        hold.end();
-        asks(&hold, To::Change, 2);
-        assert_eq!(begin(&hold, To::Read, 3), Way::Use(To::Read), "readers go on meanwhile");
-        assert_eq!(begin(&hold, To::Change, 3), Way::Late, "one thread asks");
-        assert_eq!(hold.recall(1), Recalled::Later);
-        assert_eq!(hold.end(), Some(back(To::Read, 1)));
-        // The grant may come before the answer to the return.
-        assert_eq!(hold.granted((2, To::Change, LIFE), true, false, false), None);
-        hold.returned(1);
-        assert!(hold.is_current(LIFE) && hold.end().is_none());
-        assert_eq!(hold.recall(2), Recalled::Now(back(To::Change, 2)));
-    }
-
-    #[test]
-    fn an_upgrade_gives_the_shared_lease_back() {
-        let hold = granted(To::Read, 1);
-        hold.end();
-        asks(&hold, To::Change, 2);
-        assert_eq!(hold.granted((2, To::Change, LIFE), true, false, false), Some(1));
-    }
-
-    #[test]
-    fn a_recall_that_overtakes_the_grant_ends_the_lease_with_the_call() {
-        let hold = Hold::default();
-        asks(&hold, To::Change, 1);
-        assert_eq!(hold.recall(1), Recalled::Later);
-        hold.granted((1, To::Change, LIFE), true, false, false);
-        assert_eq!(hold.end(), Some(back(To::Change, 1)));
-    }
-
-    #[test]
-    fn a_lease_that_may_have_run_out_is_confirmed_before_its_next_use() {
-        let hold = granted(To::Change, 1);
-        hold.end();
-        let confirm = Way::Ask { token: 1, to: To::Change, is_held: true };
-        assert_eq!(hold.begin(To::Read, LIFE, false, Instant::now(), || 2), confirm);
-        assert_eq!(hold.recall(1), Recalled::Later, "not while it is confirmed");
-        assert_eq!(hold.refused(1), Some(back(To::Change, 1)));
-        hold.returned(1);
-        let hold = granted(To::Change, 1);
-        hold.end();
-        hold.doubt();
-        assert_eq!(hold.begin_if_held(LIFE, true), None);
-        assert_eq!(hold.begin(To::Read, LIFE, true, Instant::now(), || 2), confirm);
-        hold.granted((1, To::Change, LIFE), true, false, false);
-        assert_eq!((begin(&hold, To::Read, 2), hold.end(), hold.end()), (Way::Use(To::Change), None, None));
-    }
-
-    fn fills(to: To, range: Range<u64>) -> Wish {
-        Wish { to, pages: Pages::Filled { range, only_beside: false, is_read: true } }
-    }
-
-    #[test]
-    fn cp2_requests_outside_of_the_gap_wait_and_are_left_out() {
-        let clearing = Clearing { waiting: vec![0..10, 20..30, 25..40], ..Clearing::default() };
-        assert_eq!(clearing.next_gap(0, 100, 1000), Some(10..20));
-        assert_eq!(clearing.next_gap(20, 100, 1000), Some(40..140));
-        assert_eq!(clearing.next_gap(950, 100, 1000), Some(950..1000));
-        assert_eq!(clearing.next_gap(1000, 100, 1000), Some(1000..u64::MAX));
-        assert_eq!(clearing.next_gap(u64::MAX, 100, 1000), None);
-    }
-
-    #[test]
-    fn cp2_cp3_requests_that_the_kernel_waits_for_are_served() {
-        let hold = granted(To::Change, 1);
-        hold.end();
-        let soon = || Instant::now() + Duration::from_secs(5);
-        let begin = |wish: Wish| hold.begin(wish, LIFE, true, soon(), || 9);
-        assert_eq!((begin(fills(To::Read, 0..10)), hold.end()), (Way::Use(To::Change), None));
-        assert!(hold.keeps_pages(LIFE));
-        assert_eq!(hold.recall(1), Recalled::Now(Return { has_pages: true, ..back(To::Change, 1) }));
-        assert!(!hold.keeps_pages(LIFE));
-        let calls = std::sync::atomic::AtomicU32::new(0);
-        let drop_pages = |gap: &Range<u64>| {
-            assert_eq!(*gap, if gap.start < 100 { 0..100 } else { 100..u64::MAX });
-            let first = calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-            if first {
-                // The kernel waits for a page that it writes, and for one that it reads.
-                let written = Wish { to: To::Change, pages: Pages::Written };
-                assert_eq!(
-                    (begin(written), begin(fills(To::Change, 5..6))),
-                    (Way::Use(To::Change), Way::Use(To::Change))
-                );
-                assert_eq!(
-                    hold.begin(To::Read, LIFE, true, Instant::now(), || 9),
-                    Way::Late,
-                    "other calls wait"
-                );
-                assert_eq!((hold.end(), hold.end()), (None, None));
-            }
-        };
-        std::thread::scope(|scope| {
-            // One behind the end waits until the lease has gone back, and then asks for another.
-            let waits = scope.spawn(|| begin(fills(To::Read, 500..600)));
-            while hold.state.lock().clearing.as_ref().is_some_and(|clearing| clearing.waiting.is_empty()) {
-                std::thread::yield_now();
-            }
-            hold.clear(500, |gap| {
-                assert!(gap.end <= 500 || gap.start >= 600, "{gap:?}");
-            });
-            assert!(!waits.is_finished());
-            hold.returned(1);
-            assert_eq!(waits.join().unwrap(), Way::Ask { token: 9, to: To::Read, is_held: false });
-        });
-        hold.granted((9, To::Change, LIFE), true, false, true);
-        hold.end();
-        assert_eq!(hold.give_up_pages(), Some(Return { has_pages: true, ..back(To::Change, 9) }));
-        hold.clear(100, drop_pages);
-        assert_eq!(calls.into_inner(), 3, "the first gap twice");
-    }
-
-    #[test]
-    fn cl4_a_lease_of_another_life_is_none() {
-        let hold = granted(To::Change, 1);
-        hold.end();
-        let way = hold.begin(To::Read, LIFE + 1, true, Instant::now(), || 2);
-        assert_eq!(way, Way::Ask { token: 2, to: To::Read, is_held: false });
-        assert_eq!((hold.refused(2), hold.recall(1)), (None, Recalled::Unknown));
-        assert!(!hold.has_old_pages(LIFE + 1));
-    }
-
-    #[test]
-    fn cp4_dirty_pages_of_an_ended_lease_are_not_written() {
-        let written = || Wish { to: To::Change, pages: Pages::Written };
-        let hold = Hold::default();
-        let begin = |wish: Wish, life| hold.begin(wish, life, true, Instant::now(), || 2);
-        begin(fills(To::Change, 0..10), LIFE);
-        hold.granted((2, To::Change, LIFE), true, false, true);
-        assert_eq!((begin(written(), LIFE), hold.end(), hold.end()), (Way::Use(To::Change), None, None));
-        assert_eq!(begin(written(), LIFE + 1), Way::Old);
-        assert!(hold.has_old_pages(LIFE + 1));
-        assert!(matches!(begin(fills(To::Read, 0..10), LIFE + 1), Way::Ask { .. }), "reads go on");
-        hold.old_pages_dropped();
-        assert!(!hold.has_old_pages(LIFE + 1));
-    }
-}
+mod tests;
