@@ -365,6 +365,12 @@ impl Drop for Fs {
     }
 }
 
+/// client-W1: a write of one request, or of several, until it ends.
+pub(crate) struct Whole<'a> {
+    _one: Option<RwLockReadGuard<'a, ()>>,
+    _several: Option<RwLockWriteGuard<'a, ()>>,
+}
+
 /// client-C1: waits for locks of a file end with the call's deadline.
 impl File {
     pub fn lock_order(&self, deadline: Instant) -> Result<MutexGuard<'_, ()>, Fault> {
@@ -375,6 +381,15 @@ impl File {
     }
     pub fn own_body(&self, deadline: Instant) -> Result<RwLockWriteGuard<'_, Body>, Fault> {
         self.body.try_write_until(deadline).ok_or_else(|| self.busy())
+    }
+    /// client-W1.
+    pub fn keep_whole(&self, is_one_request: bool, deadline: Instant) -> Result<Whole<'_>, Fault> {
+        let whole = match is_one_request {
+            true => Whole { _one: self.whole.try_read_until(deadline), _several: None },
+            false => Whole { _one: None, _several: self.whole.try_write_until(deadline) },
+        };
+        let is_held = whole._one.is_some() || whole._several.is_some();
+        is_held.then_some(whole).ok_or_else(|| self.busy())
     }
     fn busy(&self) -> Fault {
         Fault::new(

@@ -228,8 +228,18 @@ fn nobody_settles_what_another_writes() {
         };
         let (size, blocks, mtime, written, done, hint) =
             (1 << 40, 0, types::Time::default(), vec![], true, false);
-        let req =
-            wire::meta::Settle { fid: large, generation, size, blocks, mtime, written, done, hint, held };
+        let req = wire::meta::Settle {
+            fid: large,
+            generation,
+            size,
+            blocks,
+            mtime,
+            written,
+            done,
+            hint,
+            is_part: false,
+            held,
+        };
         let soon = std::time::Instant::now() + std::time::Duration::from_secs(10);
         let said = net::rpc::call(&*cluster.peer(common::MDT), head, &req, &[], &mut Buf::new(), soon);
         said.expect("answered").2

@@ -284,12 +284,13 @@ fn h4_a_turn_that_was_given_before_a_clean_restart_is_asked_for_again() {
         b.mkdir(Fid::ROOT, b"d", 0o755, &Cred::root()).expect("mkdir");
         slow.let_go();
         ost.await_it();
-        let (token, floor, exclusive, write, now, held) = (1 << 40, 0, true, true, Time::new(9, 0), None);
-        let enter = Enter { fid, token, floor, exclusive, write, now, held };
+        let (token, floor, kind, write, now, held) =
+            (1 << 40, 0, wire::shared::LeaseKind::Exclusive, true, Time::new(9, 0), None);
+        let enter = Enter { fid, token, floor, kind, write, now, held };
         let head = Header { fs: types::FsId(1), target: MDT, session: b.session(), ..Header::default() };
         let soon = std::time::Instant::now() + Duration::from_secs(10);
         let said = net::rpc::call(&*cluster.peer(MDT), head, &enter, &[], &mut types::Buf::new(), soon);
-        assert!(!said.expect("answered").2.expect("it is asked").granted, "the first writes");
+        assert!(said.expect("answered").2.expect("it is asked").granted.is_none(), "the first writes");
         ost.let_go();
         writing.join().expect("no panic").expect("written");
     });

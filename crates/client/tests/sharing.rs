@@ -411,21 +411,43 @@ fn a_restart_of_the_mdt_loses_no_open_file_and_no_turn() {
     });
 }
 
+/// The MDT was told a size that is not flushed, and both have it under shared leases, over a restart.
+#[test]
+fn a_size_known_under_a_shared_lease_stays_over_a_restart_of_the_mdt() {
+    let mut cluster = Cluster::with_inline_max(Wiring::Tcp, 1, 0);
+    cluster.sessions_live(Duration::from_secs(10));
+    let (a, b) = (cluster.mount_lazy(), cluster.mount_lazy());
+    let (fid, ha) = make(&a, "f");
+    let hb = open(&b, fid);
+    a.write(ha, 0, &pattern(1, 100_000)).expect("write");
+    assert!(read(&b, hb, 0, MIB).expect("read") == pattern(1, 100_000));
+    assert!(read(&a, ha, 0, MIB).expect("read") == pattern(1, 100_000));
+    cluster.crash_mdt(Crash::KeepAll);
+    for fs in [&a, &b] {
+        assert_eq!(fs.getattr(fid).expect("stat").size, 100_000);
+        assert_eq!(fs.open(fid, OpenFlags::read_only()).expect("open").1.size, 100_000);
+    }
+}
+
 #[test]
 fn random_calls_of_two_clients_equal_one_array() {
     let seed = std::env::var("STRIA_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(11);
-    random_calls(seed, 3 * MIB, 300_000, false);
+    random_calls(seed, 3 * MIB, 300_000, false, 1);
     // Inline, until a write goes past that; then emptied.
-    random_calls(seed, 70_000, 9000, false);
+    random_calls(seed, 70_000, 9000, false, 1);
+    // Writes of both between two looks go on under many leases.
+    random_calls(seed, 3 * MIB, 300_000, false, 12);
 }
 
 /// client-H4: leases that outlive the MDT exclude the other client as before.
 #[test]
 fn random_calls_of_two_clients_go_on_over_restarts_of_the_mdt() {
-    random_calls(12, 3 * MIB, 300_000, true);
+    random_calls(12, 3 * MIB, 300_000, true, 1);
+    random_calls(13, 3 * MIB, 300_000, true, 12);
 }
 
-fn random_calls(seed: u64, offset_max: usize, len_max: usize, has_restarts: bool) {
+/// One step in `look_each` looks at the size.
+fn random_calls(seed: u64, offset_max: usize, len_max: usize, has_restarts: bool, look_each: u64) {
     let (mut cluster, a, b) = two(3);
     let mut rng = disk::SplitMix::new(seed);
     let (fid, ha) = make(&a, "f");
@@ -469,7 +491,9 @@ fn random_calls(seed: u64, offset_max: usize, len_max: usize, has_restarts: bool
                 );
             }
         }
-        assert_eq!(fs.getattr(fid).expect("stat").size, model.len() as u64, "seed {seed} step {step}");
+        if step % look_each == 0 {
+            assert_eq!(fs.getattr(fid).expect("stat").size, model.len() as u64, "seed {seed} step {step}");
+        }
     }
     b.shutdown().expect("shutdown");
     a.shutdown().expect("shutdown");

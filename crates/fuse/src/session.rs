@@ -71,10 +71,11 @@ pub fn kernel_config(config: &mut KernelConfig, options: &MountOptions) {
     }
 }
 
-/// Among other clients (fuse-P1). `is_direct`: the kernel keeps no pages for the descriptor, but for mappings. `close_asks`: as below.
+/// Among other clients (fuse-P1). `is_direct`: the kernel keeps no pages for the descriptor, but for mappings. Direct writes within the file run
+/// in parallel: the client keeps overlapping ones apart (client-W1). `close_asks`: as below.
 pub fn fopen_flags_shared(is_direct: bool, close_asks: bool) -> FopenFlags {
     match (is_direct, close_asks) {
-        (true, _) => FopenFlags::FOPEN_DIRECT_IO,
+        (true, _) => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
         (false, true) => FopenFlags::empty(),
         (false, false) => FopenFlags::FOPEN_NOFLUSH,
     }

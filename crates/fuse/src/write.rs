@@ -29,8 +29,7 @@ impl Door {
     /// Clears the set-id bits of a file whose content changes.
     pub fn drop_privileges(&self, rq: &Request, fid: Fid) -> Result<Attr, Fault> {
         let attr = self.fs.getattr(fid)?;
-        let is_in_group = || is_root(rq) || self.cred(rq).is_in_group(attr.gid);
-        if !loses_privileges(attr.mode, is_in_group) {
+        if !self.loses_privileges(rq, attr.mode, attr.gid) {
             return Ok(attr);
         }
         // The MDT clears them in the file's current mode, which another mount may be changing. The caller need not own the file.
@@ -40,6 +39,10 @@ impl Door {
         // The reply to a write cannot carry the new mode, and the kernel runs programs by the mode that it knows.
         self.forget.attributes(fid);
         Ok(attr)
+    }
+
+    fn loses_privileges(&self, rq: &Request, mode: u32, gid: u32) -> bool {
+        loses_privileges(mode, || is_root(rq) || self.cred(rq).is_in_group(gid))
     }
 
     /// Clears set-id bits before the first byte is written, if the kernel marked the write.
@@ -54,11 +57,17 @@ impl Door {
             return Ok(());
         }
         let look = self.set_id.look(Instant::now(), self.fs.seasons_shared());
-        let is_shared = self.fs.is_shared();
-        if is_shared || !self.set_id.is_clear(handle.0, look) {
+        if self.fs.is_shared() {
+            let (mode, gid) = self.fs.mode_and_group(fid)?;
+            return match self.loses_privileges(rq, mode, gid) {
+                true => self.drop_privileges(rq, fid).map(drop),
+                false => Ok(()),
+            };
+        }
+        if !self.set_id.is_clear(handle.0, look) {
             let mode = self.drop_privileges(rq, fid)?.mode;
             // Bits that a write by a group member keeps must be cleared by a stranger's write through the same descriptor.
-            if !is_shared && !has_set_id(mode) {
+            if !has_set_id(mode) {
                 self.set_id.learn_clear(handle.0, look);
             }
         }

@@ -5,7 +5,7 @@ use types::*;
 use wire::changelog::ChangeOp;
 use wire::meta::{FileState, Open, OpenRead, OpenReadReply, OpenReply};
 use wire::object::{Capability, RIGHT_READ, RIGHT_WRITE};
-use wire::shared::{Enter, EnterReply};
+use wire::shared::{Enter, EnterReply, LeaseKind};
 
 use crate::inode::{load_inode, store_inode};
 use crate::records::InodeRecord;
@@ -133,13 +133,13 @@ pub fn open_reply(
     Ok(OpenReply { inode: inode.shown(ctx, For::Using), cap })
 }
 
-/// The call `Enter`, after the executor has admitted it: an open of the content as it is now. A user without the right to read the file gets
+/// The call `Enter`, after the lease was granted; `kind` is the granted one: an open of the content as it is now. A user without the right to read the file gets
 /// its attributes and no capability: `stat` needs a shared lease of a file that another session writes.
 pub fn enter(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Enter) -> Result<EnterReply, Fault> {
     let mut inode = load_inode(txn, req.fid)?;
     let right = if req.write { RIGHT_WRITE } else { RIGHT_READ };
     let open = match ctx.need_proof(req.held.as_ref(), req.fid, right) {
-        Err(fault) if fault.code == Code::Access && !req.write && !req.exclusive => {
+        Err(fault) if fault.code == Code::Access && !req.write && req.kind == LeaseKind::Shared => {
             OpenReply { inode: inode.shown(ctx, For::Using), cap: None }
         }
         proof => {
@@ -147,7 +147,7 @@ pub fn enter(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Enter) -> Result<EnterReply,
             open_reply(ctx, txn, &mut inode, req.write)?
         }
     };
-    Ok(EnterReply { granted: true, open: Some(open) })
+    Ok(EnterReply { granted: Some(req.kind), open: Some(open) })
 }
 
 /// A capability with a new lease version, or with the common one of the sharing sessions. With `fence` the version is new, which fences a

@@ -397,6 +397,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         written: vec![],
         done,
         hint: false,
+        is_part: false,
         held: None,
     };
     assert_eq!(call(txn, settle(9000, true)).expect("settle").attr.size, 9000);

@@ -32,9 +32,10 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
     let mut proven = sharing::proven(&inode);
     let before = inode.attr.size;
     inode.attr.size = match inode.state {
-        FileState::Truncating { .. } => req.size,
+        FileState::Truncating { .. } if !req.is_part => req.size,
+        FileState::Truncating { .. } => before,
         // meta-H1: a size reported in an earlier era counts only as far as it was flushed, or as the objects prove it.
-        FileState::Shared { proven, .. } if is_left_over => proven.max(req.size),
+        FileState::Shared { proven, .. } if is_left_over && !req.is_part => proven.max(req.size),
         _ => inode.attr.size.max(req.size),
     };
     assert!(
@@ -54,9 +55,17 @@ pub fn settle(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Settle) -> Result<SettleRep
         (inode.attr.mtime, inode.mtime_set_at) = (mtime, Time::default());
         inode.attr.ctime = inode.attr.ctime.max(mtime);
     }
-    inode.attr.blocks = req.blocks;
+    inode.attr.blocks = match req.is_part {
+        true => inode.attr.blocks.saturating_add(req.blocks),
+        false => req.blocks,
+    };
     // 3. State.
     inode.state = match ctx.sharing.filter(|s| s.is_shared()) {
+        // A session that writes beside others does not know what a dead one of them wrote: the next user of the file asks the objects.
+        Some(_) if is_left_over && req.is_part => match inode.state {
+            FileState::Shared { era, .. } => FileState::Shared { era, proven: proven.min(inode.attr.size) },
+            state => state,
+        },
         Some(others) => {
             let proven = proven.min(inode.attr.size);
             let is_last = req.done && !req.hint && !others.written_elsewhere(req.fid);
@@ -106,7 +115,7 @@ fn is_no_news(inode: &InodeRecord, req: &Settle) -> bool {
     inode.state == FileState::Settled
         && is_same
         && req.written.is_empty()
-        && req.blocks == inode.attr.blocks
+        && req.blocks == if req.is_part { 0 } else { inode.attr.blocks }
         && req.size <= inode.attr.size
         && !is_newer_write(inode, req.mtime)
 }

@@ -38,6 +38,8 @@ pub struct Snapshot {
     change: u64,
     data_change: u64,
     cuts: u64,
+    /// Of `blocks`: what this client's writes added, and the MDT was not told.
+    pub added: u64,
 }
 
 /// A file's state at this client.
@@ -46,6 +48,8 @@ pub struct Progress {
     pub size: u64,
     /// 512-byte units.
     pub blocks: u64,
+    /// Of these: what this client's writes added since it took the MDT's value or told it.
+    added: u64,
     pub mtime: Time,
     /// When bytes were last written. Unlike `mtime`, a user cannot set it.
     pub written_at: Time,
@@ -92,7 +96,9 @@ impl Progress {
 
     /// Adds pages that had no space before. (The repeat of a lost answer does not report them; the settle at close counts them.)
     pub fn took(&mut self, pages: u64) {
-        self.blocks += pages * (PAGE_SIZE as u64 / 512);
+        let blocks = pages * (PAGE_SIZE as u64 / 512);
+        self.blocks += blocks;
+        self.added += blocks;
     }
 
     /// Notes that the file's bytes up to `end` were acknowledged at `now`.
@@ -129,7 +135,18 @@ impl Progress {
     /// than the file has now is void (plan-S4).
     pub fn adopt(&mut self, size: u64, blocks: u64, mtime: Time) {
         self.cuts += (size < self.size) as u64;
-        (self.size, self.blocks, self.mtime) = (size, blocks, mtime);
+        (self.size, self.blocks, self.mtime, self.added) = (size, blocks, mtime, 0);
+    }
+
+    /// Takes the MDT's values of a file that others wrote beside this client, and did not cut.
+    pub fn join(&mut self, size: u64, blocks: u64, mtime: Time) {
+        (self.size, self.mtime) = (self.size.max(size), self.mtime.max(mtime));
+        self.blocks = blocks + self.added;
+    }
+
+    /// Blocks that this client's writes added, and the MDT was not told.
+    pub fn added(&self) -> u64 {
+        self.added
     }
 
     /// Starts over with a new generation of empty objects: pending state of the old ones is dropped.
@@ -173,6 +190,7 @@ impl Progress {
             change: self.change,
             data_change: self.data_change,
             cuts: self.cuts,
+            added: self.added,
         }
     }
 
@@ -201,6 +219,7 @@ impl Progress {
         debug_assert!(snapshot.change <= self.change, "plan-S2: a snapshot is not newer than its file");
         self.told = self.told.max(snapshot.change);
         self.data_told = self.data_told.max(snapshot.data_change);
+        self.added = self.added.saturating_sub(snapshot.added);
     }
 }
 
@@ -247,6 +266,23 @@ mod tests {
         p.reached(4096, at(9));
         assert!(p.is_untold() && !p.is_data_untold());
         assert_eq!((p.size, p.blocks, p.mtime), (4096, 8, at(9)));
+    }
+
+    /// Several clients write, and each tells what it added.
+    #[test]
+    fn blocks_are_told_as_what_was_added_since() {
+        let mut p = Progress::new(4096, 8, at(0));
+        p.took(2);
+        let first = p.snapshot();
+        p.took(1);
+        assert_eq!((first.added, p.added(), p.blocks), (16, 24, 32));
+        p.was_told(&first);
+        assert_eq!(p.added(), 8);
+        p.reached(9000, at(2));
+        p.join(8000, 100, at(3));
+        assert_eq!((p.size, p.blocks, p.mtime), (9000, 108, at(3)));
+        p.adopt(20_000, 200, at(4));
+        assert_eq!((p.size, p.blocks, p.added()), (20_000, 200, 0));
     }
 
     #[test]

@@ -313,6 +313,27 @@ macro_rules! calls {
     };
 }
 pub(crate) use calls;
+/// Enums of one byte, by number.
+macro_rules! numbered {
+    ($($(#[$m:meta])* $name:ident, $what:literal { $($(#[$vm:meta])* $v:ident = $n:literal,)* })*) => {$(
+        $(#[$m])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$vm])* $v = $n,)* }
+        impl $crate::codec::Wire for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(*self as u8);
+            }
+            fn get(r: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::Malformed> {
+                match <u8 as $crate::codec::Wire>::get(r)? {
+                    $($n => Ok($name::$v),)*
+                    _ => Err($crate::codec::Malformed($what)),
+                }
+            }
+        }
+    )*};
+}
+pub(crate) use numbered;
+
 macro_rules! mutates {
     (read) => {
         false

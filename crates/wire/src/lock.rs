@@ -3,7 +3,7 @@
 use types::*;
 
 use crate::Empty;
-use crate::codec::{Malformed, Reader, Wire, bodies, calls};
+use crate::codec::{bodies, calls, numbered};
 
 /// Last byte of a lock that reaches to the end of the file, however long it grows: the kernel's `OFFSET_MAX`.
 pub const LOCK_END_MAX: u64 = i64::MAX as u64;
@@ -37,25 +37,6 @@ bodies! {
     WaitingLock { fid: Fid, space: LockSpace, ticket: u64 }
     /// The tickets to ask for now, with those that the MDT does not know.
     AwaitLocksReply { ready: Vec<u64> }
-}
-
-macro_rules! numbered {
-    ($($(#[$m:meta])* $name:ident, $what:literal { $($(#[$vm:meta])* $v:ident = $n:literal,)* })*) => {$(
-        $(#[$m])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum $name { $($(#[$vm])* $v = $n,)* }
-        impl Wire for $name {
-            fn put(&self, out: &mut Vec<u8>) {
-                out.push(*self as u8);
-            }
-            fn get(r: &mut Reader<'_>) -> Result<Self, Malformed> {
-                match u8::get(r)? {
-                    $($n => Ok($name::$v),)*
-                    _ => Err(Malformed($what)),
-                }
-            }
-        }
-    )*};
 }
 
 numbered! {

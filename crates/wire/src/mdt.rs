@@ -5,6 +5,7 @@ use types::*;
 use crate::Empty;
 use crate::codec::{bodies, calls};
 use crate::object::Capability;
+use crate::shared::LeaseKind;
 
 bodies! {
     MdtStat { cap: Capability }
@@ -64,8 +65,8 @@ bodies! {
     /// A session, milliseconds since it was heard of and until its leases end, and how many it holds: of directories and of files.
     ClientLeases { session: SessionId, name: String, silent_ms: u64, left_ms: u64, dirs: u64, files: u64 }
     /// `wanted_ms`: milliseconds since another session wanted it first; 0: none does.
-    FileLease { fid: Fid, session: SessionId, exclusive: bool, wanted_ms: u64 }
-    LeaseWait { fid: Fid, session: SessionId, exclusive: bool, waited_ms: u64 }
+    FileLease { fid: Fid, session: SessionId, kind: LeaseKind, wanted_ms: u64 }
+    LeaseWait { fid: Fid, session: SessionId, kind: LeaseKind, waited_ms: u64 }
     /// Ends a session, as if its client were dead. Needs `RIGHT_ADMIN`.
     EvictSession { cap: Capability, session: SessionId }
 }

@@ -205,7 +205,8 @@ bodies! {
     MoveTailReply { inode: Inode }
     /// Updates size, mtime and written bits that flushed bytes have proven (rule plan-O3). `done`: the session no longer writes. The size
     /// only rises here, unless the file is in state `Truncating`, where it is set. With `hint` the bytes are not flushed: the size is
-    /// shown to other sessions and proves nothing (`FileState::Shared`).
+    /// shown to other sessions and proves nothing (`FileState::Shared`). With `is_part` other sessions may write the file, too: the
+    /// session knows only what it wrote itself, and `blocks` is what that has added (decision 0055).
     Settle {
         fid: Fid,
         generation: Generation,
@@ -215,6 +216,7 @@ bodies! {
         written: Vec<WrittenBits>,
         done: bool,
         hint: bool,
+        is_part: bool,
         /// As in `Open`, with the right to write.
         held: Option<Capability>,
     }

@@ -1,14 +1,14 @@
-//! Several sessions of one file system, until content has leases: clients cache none, and take sections of it in turn.
+//! Several sessions of one file system: leases of files' content, and what each session has open.
 //!
-//! A sharing client brackets each call on a file's content by `Enter` and `Leave` (a *section*). `Enter` answers like an open, so the
-//! client's knowledge of the file is current as long as the section lasts. The MDT also remembers which session has which file open, so
-//! that a file that one session unlinks stays for the others. Neither is logged. After a restart of the MDT each client reports by `Hold`
+//! `Enter` takes a lease (decision 0054; in code also *section*), and `Leave` gives it back. `Enter` answers like an open, so the client's
+//! knowledge of the file is current as long as a shared or exclusive lease lasts. The MDT also remembers which session has which file open,
+//! so that a file that one session unlinks stays for the others. Neither is logged. After a restart of the MDT each client reports by `Hold`
 //! what it holds. The MDT allows changes once all sessions have reported or are evicted.
 
 use types::*;
 
 use crate::Empty;
-use crate::codec::{bodies, calls};
+use crate::codec::{bodies, calls, numbered};
 use crate::meta::OpenReply;
 use crate::object::Capability;
 
@@ -16,13 +16,14 @@ use crate::object::Capability;
 pub const ALL: Seq = Seq(u64::MAX);
 
 bodies! {
-    /// Begins the section `token` of `fid`. An exclusive section is alone; others share. Sections are granted in FIFO order. A client
-    /// without `granted` asks again soon, and keeps its queue position for two seconds. With `write` it also counts as an open for
+    /// Takes the lease `token` of `fid`. With `Many` the MDT grants an exclusive lease, or a many lease if other sessions write the file
+    /// (decision 0055). Leases are granted in FIFO order. A client without `granted` asks again soon, and keeps its queue position for two seconds. With `write` it also counts as an open for
     /// writing. `held` as in `Open`. Tokens rise within a session; below `floor`, here and in the next calls, no token is in use any
     /// more. A section that was left does not begin again: such a request is a late copy.
-    Enter { fid: Fid, token: u64, floor: u64, exclusive: bool, write: bool, now: Time, held: Option<Capability> }
+    Enter { fid: Fid, token: u64, floor: u64, kind: LeaseKind, write: bool, now: Time, held: Option<Capability> }
     EnterReply {
-        granted: bool,
+        /// The kind of the lease that is held now; `None`: it is not granted yet.
+        granted: Option<LeaseKind>,
         /// The answer of an `Open`; present if granted.
         open: Option<OpenReply>,
     }
@@ -36,7 +37,7 @@ bodies! {
     /// A lease that `LeaseDir` gave.
     HeldDir { dir: Fid, parent: Fid, number: u64 }
     OpenFile { fid: Fid, write: bool }
-    HeldSection { fid: Fid, token: u64, exclusive: bool }
+    HeldSection { fid: Fid, token: u64, kind: LeaseKind }
     /// The session uses this incarnation of `target`. It has replayed all requests that the target lost of entries below `next` of its
     /// earlier incarnation; `ALL`: every one.
     CaughtUp { target: TargetId, incarnation: Incarnation, next: Seq }
@@ -48,6 +49,18 @@ bodies! {
     /// Reports that the session no longer has these files open. Its token is from the same sequence as those of `Enter`: a `Close` whose
     /// token has ended (it was carried out, left, or is below the floor) has no effect when it comes again or late.
     Close { token: u64, floor: u64, fids: Vec<Fid> }
+}
+
+numbered! {
+    /// A lease of a file's content. Leases of different sessions conflict, unless both are shared or both are many.
+    LeaseKind, "lease kind" {
+        /// The content does not change.
+        Shared = 1,
+        /// Several sessions write, each within one object at a time, and none caches anything (decision 0055).
+        Many = 2,
+        /// No other session uses the content.
+        Exclusive = 3,
+    }
 }
 
 calls! {

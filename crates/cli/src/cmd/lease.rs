@@ -8,6 +8,7 @@ use serde::Serialize;
 use types::{Fid, SessionId};
 use wire::map::Target;
 use wire::mdt::{EvictSession, MdtLeases, MdtLeasesReply};
+use wire::shared::LeaseKind;
 
 use crate::cmd::damage::Where;
 use crate::cmd::ost::{ask_each, ended};
@@ -24,7 +25,7 @@ pub struct Lease {
 
 #[derive(Debug, Subcommand)]
 enum LeaseVerb {
-    /// Show which client holds a lease of which file's content, or the exclusive lease of which directory, and whether another client waits for it. (`stria client
+    /// Show which client holds a lease of which file's content, of which kind, or the exclusive lease of which directory, and whether another client waits for it. (`stria client
     /// list` counts leases of names.)
     #[command(
         after_help = "Example: stria lease list /mnt/stria\nExample: stria lease list --client 10002 /mnt/stria"
@@ -125,8 +126,12 @@ struct WaitLine {
     holders: Vec<String>,
 }
 
-fn mode(exclusive: bool) -> &'static str {
-    if exclusive { "exclusive" } else { "shared" }
+fn mode(kind: LeaseKind) -> &'static str {
+    match kind {
+        LeaseKind::Shared => "shared",
+        LeaseKind::Many => "many",
+        LeaseKind::Exclusive => "exclusive",
+    }
 }
 
 /// The names of clients, by session.
@@ -163,7 +168,7 @@ impl Lease {
                     fid: file.fid.to_string(),
                     session: file.session.to_string(),
                     client: names.get(&file.session).cloned().unwrap_or_default(),
-                    mode: mode(file.exclusive),
+                    mode: mode(file.kind),
                     wanted_ms: (file.wanted_ms > 0).then_some(file.wanted_ms),
                 });
             }
@@ -282,7 +287,7 @@ impl Waiters {
                     fid: wait.fid.to_string(),
                     session: wait.session.to_string(),
                     client: name(&wait.session),
-                    mode: mode(wait.exclusive),
+                    mode: mode(wait.kind),
                     waited_ms: wait.waited_ms,
                     holders: holders
                         .map(|file| format!("{} {}", file.session, name(&file.session)))

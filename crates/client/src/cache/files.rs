@@ -1,7 +1,7 @@
 //! Open files, files that wait for their size and attribute update, and descriptors.
 //!
 //! client-C4 here: `pin` puts a file into the table before its `Open` is sent, so that an `Unlink` that runs at the same time finds it.
-//! client-C1 here: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `meta`; see each.
+//! client-C1 here: locks are taken in the order name lock, `quiet`, shard, `order`, `body`, `whole`, `meta`; see each.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub(crate) struct File {
     pub order: Mutex<()>,
     /// Reads and writes hold it shared. A change of the layout or a truncation holds it exclusively.
     pub body: RwLock<Body>,
+    /// client-W1: writes of several requests hold it exclusively, others shared. The body is held shared before it.
+    pub whole: RwLock<()>,
     /// Held for moments, never over a request.
     pub meta: Mutex<Meta>,
     /// Beside other clients: the lease of the content.
@@ -84,6 +86,8 @@ pub(crate) struct Meta {
     pub bare_in: Option<u64>,
     /// Other clients worked on it until this client was alone again. The client asks the MDT before it uses its own state.
     pub is_stale: bool,
+    /// Of a stale file: what others wrote comes to what this client wrote, since it had a many lease (client-CL8).
+    pub is_part: bool,
 }
 
 impl Meta {
@@ -203,8 +207,8 @@ impl Files {
         let mut shard = self.shard(fid).write();
         let make = || {
             self.count.fetch_add(1, Ordering::SeqCst);
-            let (order, body, meta, hold) = Default::default();
-            Arc::new(File { fid, order, body, meta, hold })
+            let (order, body, whole, meta, hold) = Default::default();
+            Arc::new(File { fid, order, body, whole, meta, hold })
         };
         let file = shard.entry(fid).or_insert_with(make).clone();
         let mut meta = file.meta.lock();
@@ -358,6 +362,16 @@ impl File {
         self.body.try_read().is_some_and(|b| b.is_loaded && b.layout.is_none())
     }
 
+    /// Under a shared lease: size and blocks are those of the grant.
+    pub fn overlay_size(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
+        let body = self.share_body(deadline)?;
+        if body.is_loaded && body.layout.is_some() {
+            let meta = self.meta.lock();
+            (attr.size, attr.blocks) = (meta.progress.size, meta.progress.blocks);
+        }
+        Ok(attr)
+    }
+
     /// Replaces attributes by local ones while local changes are not reported.
     pub fn overlay(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
         let body = self.share_body(deadline)?;
@@ -366,6 +380,10 @@ impl File {
         }
         let meta = self.meta.lock();
         if meta.is_stale {
+            if meta.is_part {
+                (attr.size, attr.mtime) =
+                    (attr.size.max(meta.progress.size), attr.mtime.max(meta.progress.mtime));
+            }
             return Ok(attr);
         }
         attr.size = meta.progress.size;

@@ -11,6 +11,8 @@
 //! client-CP3: a write of dirty pages is served at once, since the kernel waits for it.
 //! client-CP4: pages of a lease whose session has ended are old. They are dropped, and dirty ones among them are not written: other clients
 //!     may have changed the file since.
+//! client-CL8: under a many lease (decision 0055) calls write, and read what they know to be there, each within one object. No page of the
+//!     kernel comes under it. A call that needs more gives it back first, and asks for a lease of another kind.
 //! client-CL4: a lease belongs to a *life*, which ends with the session or when this client is alone. A lease of another life is none.
 
 use std::ops::Range;
@@ -18,14 +20,44 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::PAGE_SIZE;
+use wire::shared::LeaseKind;
 
 /// The use of a file's content by a call, and so the kind of lease that it needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum To {
     /// Shared with readers at other clients.
     Read,
+    /// Within one object at a time, also beside writers at other clients.
+    Many,
     /// Alone among all clients.
     Change,
+}
+
+impl To {
+    /// A call that needs `wanted` may use a lease of this kind.
+    fn suffices(self, wanted: To) -> bool {
+        self == To::Change || self == wanted
+    }
+}
+
+impl From<To> for LeaseKind {
+    fn from(to: To) -> LeaseKind {
+        match to {
+            To::Read => LeaseKind::Shared,
+            To::Many => LeaseKind::Many,
+            To::Change => LeaseKind::Exclusive,
+        }
+    }
+}
+
+impl From<LeaseKind> for To {
+    fn from(kind: LeaseKind) -> To {
+        match kind {
+            LeaseKind::Shared => To::Read,
+            LeaseKind::Many => To::Many,
+            LeaseKind::Exclusive => To::Change,
+        }
+    }
 }
 
 /// client-CP2: how long a request for pages is held back. The kernel drops the pages of a gap in less, unless it waits for that request.
@@ -130,6 +162,8 @@ pub(crate) enum Way {
     Use(To),
     /// It asks the MDT for this lease, then calls `granted` or `refused`. `is_held`: to confirm the lease that is held.
     Ask { token: u64, to: To, is_held: bool },
+    /// client-CL8: it gives this lease back, and begins again.
+    GiveBack(Return),
     /// The deadline has passed.
     Late,
     /// Pages are dropped no more.
@@ -176,7 +210,7 @@ impl Hold {
             if state.has_old_pages && pages == Pages::Written {
                 return Way::Old;
             }
-            let suffices = state.token != 0 && state.to >= Some(to);
+            let suffices = state.token != 0 && state.to.is_some_and(|held| held.suffices(to));
             let covers = suffices && !state.is_wanted && !state.is_returning;
             if covers && is_valid && !state.is_doubtful {
                 state.users += 1;
@@ -205,12 +239,25 @@ impl Hold {
                     }
                 }
             }
+            // client-CL8.
+            if state.to == Some(To::Many) && !suffices {
+                state.is_wanted = true;
+                if let Some(back) = self.begin_return(&mut state) {
+                    return Way::GiveBack(back);
+                }
+            }
             let is_free = state.asking.is_none() && !state.is_returning && !state.is_wanted;
             if is_free {
                 let token = if covers { state.token } else { new_token() };
                 assert!(token != 0, "a token is a number from 1 on");
                 (state.asking, state.is_asked_wanted) = (Some(token), false);
-                let to = if covers { state.to.unwrap_or(to) } else { to };
+                // client-CL8: while there may be pages, other clients' writes are kept out.
+                let has_pages = state.has_pages || state.token != 0;
+                let to = match state.to {
+                    Some(held) if covers => held,
+                    _ if to == To::Many && has_pages => To::Change,
+                    _ => to,
+                };
                 return Way::Ask { token, to, is_held: covers };
             }
             if self.changed.wait_until(&mut state, deadline).timed_out() {
@@ -219,15 +266,24 @@ impl Hold {
         }
     }
 
-    /// Begins a use if the lease is held, and without a wait.
+    /// Begins a use if a shared or exclusive lease is held, and without a wait.
     pub fn begin_if_held(&self, life: u64, is_valid: bool) -> Option<To> {
+        self.begin_if(life, is_valid, |to| to != To::Many)
+    }
+
+    /// The same for a many lease.
+    pub fn begin_if_many(&self, life: u64, is_valid: bool) -> Option<To> {
+        self.begin_if(life, is_valid, |to| to == To::Many)
+    }
+
+    fn begin_if(&self, life: u64, is_valid: bool, is_meant: impl Fn(To) -> bool) -> Option<To> {
         let mut state = self.state.lock();
         let is_usable = state.is_of(life)
             && state.clearing.is_none()
             && !state.is_wanted
             && !state.is_returning
             && !state.is_doubtful;
-        let to = state.to.filter(|_| is_usable && is_valid)?;
+        let to = state.to.filter(|to| is_usable && is_valid && is_meant(*to))?;
         state.users += 1;
         Some(to)
     }
@@ -462,7 +518,15 @@ impl Hold {
     /// True if this client knows size and times better than the MDT, or as well.
     pub fn is_current(&self, life: u64) -> bool {
         let state = self.state.lock();
-        state.is_of(life) && (!state.is_returning || state.to == Some(To::Change))
+        state.is_of(life)
+            && state.to != Some(To::Many)
+            && (!state.is_returning || state.to == Some(To::Change))
+    }
+
+    /// client-CL8: other clients may have written since this one took the MDT's values, and no client has cut the file.
+    pub fn is_many(&self, life: u64) -> bool {
+        let state = self.state.lock();
+        state.is_of(life) && state.to == Some(To::Many)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Calls on a file's content, and the leases that they need beside other clients (`cache::hold`, `wire::shared`).
 //!
 //! A lease is granted by `Enter`, whose answer says what the file is now. It outlives the call. While it is shared, no client changes the
-//! content. While it is exclusive, no other client uses it, and this one tells the MDT sizes and times only when it gives the lease back, or
+//! content. While it is a many lease, several clients write, and each knows only what it wrote itself (client-CL8). While it is exclusive, no other client uses it, and this one tells the MDT sizes and times only when it gives the lease back, or
 //! settles the file. The notice `GiveBack` asks for that.
 //!
-//! client-CL5: before an exclusive lease is given back, the MDT has heard the size and times that the file has.
+//! client-CL5: before an exclusive or many lease is given back, the MDT has heard the size and times that the client knows.
 //! client-CL6: past the end of this client's term a lease is confirmed before each use: the MDT may have ended the session (mds-X10).
 //! client-CL7: an answer that confirms a lease changes nothing of what this client knows better.
 
@@ -24,7 +24,7 @@ use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::content::Changing;
 use crate::cache::files::{File, Found};
-use crate::cache::hold::{Recalled, Return, To, Way, Wish};
+use crate::cache::hold::{Hold, Recalled, Return, To, Way, Wish};
 use crate::session::request::Answer;
 use crate::wait_for_bell;
 
@@ -86,11 +86,17 @@ impl Section<'_> {
     pub fn is_exclusive(&self) -> bool {
         self.lease == Some(To::Change)
     }
+    /// client-CL8: it may do no more than that.
+    pub fn is_many(&self) -> bool {
+        self.lease == Some(To::Many)
+    }
     /// Attributes that the MDT told during this call, with what this client knows better.
     pub fn attr_of(&self, attr: Attr) -> Result<Attr, Fault> {
         match self.lease {
             Some(To::Change) => self.file.overlay(attr, self.deadline),
-            Some(To::Read) => Ok(attr),
+            // After a restart the MDT shows the flushed size only, until a client has asked the objects (meta-H1).
+            Some(To::Read) => self.file.overlay_size(attr, self.deadline),
+            Some(To::Many) => Ok(attr),
             None => self.fs.overlay(&self.file, attr, self.deadline),
         }
     }
@@ -143,13 +149,13 @@ impl Fs {
 
     fn begin_section(&self, file: &Arc<File>, wish: Wish, deadline: Instant) -> Result<Section<'_>, Fault> {
         let (sharing, to) = (&self.id.sharing, wish.to);
-        let _change = (to == To::Change).then(|| Changing::begin(file));
+        let _change = (to != To::Read).then(|| Changing::begin(file));
         let file = file.clone();
         let mut section = Section { fs: self, file, _change, lease: None, deadline, attr: None };
         // Counted first, looked second: a change of mode sees us, or we see it.
         sharing.alone.fetch_add(1, Ordering::SeqCst);
         if !sharing.is_shared() || self.settings.observer {
-            if to == To::Change {
+            if to != To::Read {
                 section.file.meta.lock().knows_better = true;
             }
             return Ok(section);
@@ -158,27 +164,38 @@ impl Fs {
         match found {
             Found::Settled => Ok(section),
             // The client with the exclusive lease finishes the file that a dead session left.
-            Found::LeftOver if to == To::Change => self.finish_left_over(section),
+            Found::LeftOver if section.is_exclusive() => self.finish_left_over(section),
             Found::LeftOver => {
                 let file = section.file.clone();
                 drop(section);
                 let finished = self.section(&file, To::Change, deadline).map(drop);
                 match finished {
                     // Not this user's to finish: what the MDT shows is what there is.
-                    Err(fault) if fault.code == Code::Access => self.section_as_shown(&file, deadline),
+                    Err(fault) if fault.code == Code::Access && to == To::Read => {
+                        self.section_as_shown(&file, deadline)
+                    }
                     finished => finished.and_then(|()| self.section_for(&file, wish, deadline)),
                 }
             }
         }
     }
 
-    /// A call that needs no more than the lease which is held; `None`: none is. Sends nothing.
+    /// A call that needs no more than the shared or exclusive lease which is held; `None`: none is. Sends nothing.
     pub(crate) fn section_if_held(&self, file: &Arc<File>) -> Option<Section<'_>> {
+        self.section_if(file, Hold::begin_if_held)
+    }
+
+    /// client-CL8: a call that needs no more than the many lease which is held.
+    pub(crate) fn section_if_many(&self, file: &Arc<File>) -> Option<Section<'_>> {
+        self.section_if(file, Hold::begin_if_many)
+    }
+
+    fn section_if(&self, file: &Arc<File>, begin: fn(&Hold, u64, bool) -> Option<To>) -> Option<Section<'_>> {
         let sharing = &self.id.sharing;
         if !sharing.is_shared() || self.settings.observer {
             return None;
         }
-        let to = file.hold.begin_if_held(sharing.life(), self.id.leased.is_valid())?;
+        let to = begin(&file.hold, sharing.life(), self.id.leased.is_valid())?;
         let (file, deadline) = (file.clone(), self.deadline());
         Some(Section { fs: self, file, _change: None, lease: Some(to), deadline, attr: None })
     }
@@ -208,6 +225,10 @@ impl Fs {
                         return Ok(None);
                     }
                     Way::Ask { token, to, is_held } => (token, to, is_held),
+                    Way::GiveBack(back) => {
+                        self.go_back(&file, back);
+                        continue;
+                    }
                     Way::Late => return Err(late(file.fid)),
                     Way::Old => return Err(self.poison_old(&file)),
                     Way::Again => return Err(Code::NotReady.into()),
@@ -228,7 +249,7 @@ impl Fs {
                 }
                 continue;
             }
-            let Some((attr, found)) = asked? else { continue };
+            let Some((to, attr, found)) = asked? else { continue };
             // Inline content needs no lease but for pages: the MDT orders its reads and writes.
             let is_worth = wish.is_for_pages() || !file.is_inline();
             let is_kept =
@@ -247,7 +268,7 @@ impl Fs {
         self.id.sharing.alone.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Asks the MDT until it grants the lease. `None`: pages of the file are dropped, and that may wait for this call about pages.
+    /// Asks the MDT until it grants the lease, and returns its kind. `None`: pages of the file are dropped, and that may wait for this call about pages.
     fn enter(
         &self,
         file: &Arc<File>,
@@ -255,19 +276,19 @@ impl Fs {
         to: To,
         (is_held, life, is_for_pages): (bool, u64, bool),
         deadline: Instant,
-    ) -> Result<Option<(Attr, Found)>, Fault> {
+    ) -> Result<Option<(To, Attr, Found)>, Fault> {
         let (fid, sharing) = (file.fid, &self.id.sharing);
         let write = file.meta.lock().writers > 0;
-        let exclusive = to == To::Change;
+        let kind = to.into();
         self.note_open(file, deadline)?;
         loop {
             let (floor, times) = (sharing.held.lock().floor(), sharing.times_told());
-            let req = Enter { fid, token, floor, exclusive, write, now: self.now(), held: file.held() };
+            let req = Enter { fid, token, floor, kind, write, now: self.now(), held: file.held() };
             let Answer { reply, mark, .. } = self.ask_until(fid, &req, deadline)?;
-            if let (true, Some(open)) = (reply.granted, reply.open) {
+            if let (Some(kind), Some(open)) = (reply.granted, reply.open) {
                 let attr = open.inode.attr;
                 // client-H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
-                sharing.held.lock().sections.insert((fid, token), exclusive);
+                sharing.held.lock().sections.insert((fid, token), kind);
                 // (After a clean stop its incarnation is the old one, but it asked again what is held.)
                 if !self.mdt(fid)?.is_in(mark.incarnation) || sharing.times_told() != times {
                     continue;
@@ -278,7 +299,7 @@ impl Fs {
                     true => self.take_open_as(file, open, mark, true, deadline)?,
                     false => self.adopt(file, open, mark, deadline)?,
                 };
-                return Ok(Some((attr, found)));
+                return Ok(Some((kind.into(), attr, found)));
             }
             if is_for_pages && file.hold.is_clearing() {
                 return Ok(None);
@@ -368,8 +389,8 @@ impl Fs {
         }
         let deadline = Instant::now() + RETURN_MAX.min(self.settings.op_timeout);
         if back.life == self.id.sharing.life() {
-            if back.to == To::Change
-                && let Err(fault) = self.show_written(file, deadline)
+            if back.to != To::Read
+                && let Err(fault) = self.show_written(file, back.to, deadline)
             {
                 tracing::debug!("the lease of file {} goes back later: {fault}", file.fid);
                 file.hold.put_off();
@@ -383,20 +404,22 @@ impl Fs {
     }
 
     /// Other clients are to see what this one has written, though it is not flushed yet.
-    fn show_written(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Fault> {
+    fn show_written(&self, file: &Arc<File>, to: To, deadline: Instant) -> Result<(), Fault> {
         let Some(generation) = file.share_body(deadline)?.layout.as_ref().map(|l| l.generation) else {
             return Ok(());
         };
+        let is_part = to == To::Many;
         let (size, blocks, mtime) = {
             let meta = file.meta.lock();
             if !meta.progress.is_untold() || meta.is_gone {
                 return Ok(());
             }
-            (meta.progress.size, meta.progress.blocks, meta.progress.mtime)
+            let blocks = if is_part { meta.progress.added() } else { meta.progress.blocks };
+            (meta.progress.size, blocks, meta.progress.mtime)
         };
         let (written, done, hint) = (vec![], false, true);
-        let req =
-            Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint, held: file.held() };
+        let (fid, held) = (file.fid, file.held());
+        let req = Settle { fid, generation, size, blocks, mtime, written, done, hint, is_part, held };
         match self.ask_until(file.fid, &req, deadline) {
             Ok(answer) => {
                 file.meta.lock().saw(answer.mark);

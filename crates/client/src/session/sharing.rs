@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use net::Bell;
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid, TargetId};
-use wire::shared::{ALL, CaughtUp, Close, HeldDir, HeldSection, Hold, Leave, OpenFile};
+use wire::shared::{ALL, CaughtUp, Close, HeldDir, HeldSection, Hold, LeaseKind, Leave, OpenFile};
 
 use crate::Fs;
 use crate::cache::files::File;
@@ -77,8 +77,8 @@ pub(crate) struct Attach(u64);
 #[derive(Default)]
 pub(crate) struct Held {
     opens: HashMap<Fid, bool>,
-    /// Leases of files: true for exclusive ones.
-    pub sections: BTreeMap<(Fid, u64), bool>,
+    /// Leases of files.
+    pub sections: BTreeMap<(Fid, u64), LeaseKind>,
     /// Leases whose return the MDT did not hear, and each `Close` that was given up, with one of its files.
     not_left: Vec<(Fid, u64)>,
     /// client-H8: the files of these.
@@ -229,10 +229,10 @@ impl Sharing {
         self.times_told.fetch_add(1, Ordering::SeqCst);
         let opens: Vec<_> =
             held.opens.iter().map(|(fid, write)| OpenFile { fid: *fid, write: *write }).collect();
-        let sections = held.sections.iter().map(|((fid, token), exclusive)| HeldSection {
+        let sections = held.sections.iter().map(|((fid, token), kind)| HeldSection {
             fid: *fid,
             token: *token,
-            exclusive: *exclusive,
+            kind: *kind,
         });
         let (mode, floor) = (self.mode(), held.floor());
         let part = |opens: &[OpenFile], sections: &[HeldSection]| {
@@ -294,10 +294,10 @@ impl Fs {
         self.id.sharing.is_beginning.store(false, Ordering::SeqCst);
         // Of a file without a lease others may have changed what is known here. The MDT has let go of all of them.
         for file in self.files.all() {
-            let is_current = file.hold.is_current(life);
+            let (is_current, is_many) = (file.hold.is_current(life), file.hold.is_many(life));
             file.hold.end_leases();
             let mut meta = file.meta.lock();
-            (meta.is_stale, meta.is_noted) = (!is_current, false);
+            (meta.is_stale, meta.is_part, meta.is_noted) = (!is_current, is_many, false);
         }
         self.id.sharing.mode.store(mode, Ordering::SeqCst);
         self.id.sharing.life.fetch_add(1, Ordering::SeqCst);
@@ -374,7 +374,7 @@ impl Fs {
             {
                 let mut held = sharing.held.lock();
                 match is_claimed {
-                    true => _ = held.sections.insert((file.fid, token), true),
+                    true => _ = held.sections.insert((file.fid, token), LeaseKind::Exclusive),
                     false => _ = held.in_use.remove(&token),
                 }
             }

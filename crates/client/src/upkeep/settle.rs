@@ -75,6 +75,14 @@ impl Round {
 /// The update of a file that is to be sent.
 struct Due(Settle);
 
+/// What this client knows of a file's size and blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Knows {
+    All,
+    /// What it wrote itself, beside other clients (client-CL8).
+    Part,
+}
+
 /// Blocks that the objects of a layout generation use.
 struct Counted {
     generation: Generation,
@@ -235,7 +243,7 @@ impl Fs {
             return None;
         }
         let order = file.order.try_lock()?;
-        let due = self.due_of(file, snapshot, counted, round).ok()?;
+        let due = self.due_of(file, snapshot, counted, Knows::All, round).ok()?;
         Some(Settling { due, _order: order, _section: section })
     }
 
@@ -262,6 +270,13 @@ impl Fs {
         self.check_round(snapshot, round)?;
         // client-H1: beside other clients the file is read in its section only. No other client changes it under a shared lease.
         let due = file.meta.lock().cutting.is_some();
+        // A file without writers is told for the last time, with all that is known of it.
+        let is_written = !due && file.meta.lock().writers > 0;
+        if is_written && let Some(_section) = self.section_if_many(file) {
+            let _order = file.lock_order(round.until_free())?;
+            let snapshot = file.meta.lock().progress.snapshot();
+            return self.settle_in_round(file, &snapshot, Knows::Part, round);
+        }
         let to = if self.is_shared() && !due { To::Read } else { To::Change };
         let section = self.section(file, to, round.until_free())?;
         if due {
@@ -271,9 +286,9 @@ impl Fs {
         if section.is_among_others() {
             // Another client may have written since the snapshot, so the update reports the present state.
             let snapshot = file.meta.lock().progress.snapshot();
-            return self.settle_in_round(file, &snapshot, round);
+            return self.settle_in_round(file, &snapshot, Knows::All, round);
         }
-        self.settle_in_round(file, snapshot, round)
+        self.settle_in_round(file, snapshot, Knows::All, round)
     }
 
     fn cut_in_round(&self, file: &Arc<File>, round: &mut Round) -> Result<(), Fault> {
@@ -333,12 +348,21 @@ impl Fs {
         deadline: Instant,
     ) -> Result<(), Fault> {
         let mut round = Round::new(self.settings.op_timeout, Some(deadline));
-        self.settle_in_round(file, snapshot, &mut round)
+        self.settle_in_round(file, snapshot, Knows::All, &mut round)
     }
 
-    fn settle_in_round(&self, file: &Arc<File>, snapshot: &Snapshot, round: &mut Round) -> Result<(), Fault> {
-        let counted = self.count_if_done(file, snapshot, round);
-        let Some(due) = self.due_of(file, snapshot, counted, round)? else { return Ok(()) };
+    fn settle_in_round(
+        &self,
+        file: &Arc<File>,
+        snapshot: &Snapshot,
+        knows: Knows,
+        round: &mut Round,
+    ) -> Result<(), Fault> {
+        let counted = match knows {
+            Knows::All => self.count_if_done(file, snapshot, round),
+            Knows::Part => None,
+        };
+        let Some(due) = self.due_of(file, snapshot, counted, knows, round)? else { return Ok(()) };
         let answer = self.ask_until(file.fid, &due.0, round.within(self.settings.op_timeout));
         self.was_settled(file, snapshot, &due, answer, round)
     }
@@ -364,6 +388,7 @@ impl Fs {
         file: &Arc<File>,
         snapshot: &Snapshot,
         counted: Option<Counted>,
+        knows: Knows,
         round: &mut Round,
     ) -> Result<Option<Due>, Fault> {
         // 1. Check the marks again: a target that restarted since the round's flush has replayed entries that are unflushed.
@@ -375,7 +400,7 @@ impl Fs {
                 meta.progress.flushed(snapshot);
             }
             // `done`: the file has no writer, and the snapshot has all changes.
-            let done = meta.writers == 0 && meta.progress.is_still(snapshot);
+            let done = knows == Knows::All && meta.writers == 0 && meta.progress.is_still(snapshot);
             (is_valid, meta.needs_settling(), done)
         };
         if !is_valid || !is_due {
@@ -391,7 +416,10 @@ impl Fs {
         };
         // 2. Counted blocks hold only if the file did not change since.
         let counted = counted.filter(|c| done && c.generation == generation);
-        let blocks = counted.map_or(snapshot.blocks, |c| c.blocks);
+        let blocks = match knows {
+            Knows::All => counted.map_or(snapshot.blocks, |c| c.blocks),
+            Knows::Part => snapshot.added,
+        };
         let Snapshot { size, mtime, ref written, .. } = *snapshot;
         let req = Settle {
             fid: file.fid,
@@ -402,6 +430,7 @@ impl Fs {
             written: written.clone(),
             done,
             hint: false,
+            is_part: knows == Knows::Part,
             held: file.held(),
         };
         Ok(Some(Due(req)))
@@ -468,6 +497,7 @@ impl Fs {
             written: proven.written.clone(),
             done,
             hint: false,
+            is_part: false,
             held: file.held(),
         };
         let answer = self.ask_until(file.fid, &req, deadline)?;
@@ -486,9 +516,9 @@ impl Fs {
             return Ok(());
         };
         let Snapshot { size, blocks, mtime, ref written, .. } = *snapshot;
-        let (written, done, hint) = (written.clone(), false, false);
-        let req =
-            Settle { fid: file.fid, generation, size, blocks, mtime, written, done, hint, held: file.held() };
+        let (written, done, hint, is_part) = (written.clone(), false, false, false);
+        let (fid, held) = (file.fid, file.held());
+        let req = Settle { fid, generation, size, blocks, mtime, written, done, hint, is_part, held };
         let answer = self.ask_until(file.fid, &req, deadline)?;
         self.learn_written(file, snapshot, deadline)?;
         let mut meta = file.meta.lock();

@@ -112,6 +112,15 @@ impl Fs {
         }
     }
 
+    /// Mode and group of a file. Takes no lease of the content, which its writers would have to give back.
+    pub fn mode_and_group(&self, fid: Fid) -> Result<(u32, u32), Fault> {
+        let attr = match self.id.leased.attr(fid) {
+            Some((inode, _)) => inode.attr,
+            None => self.ask_until(fid, &GetAttr { fid }, self.deadline())?.reply.attr,
+        };
+        Ok((attr.mode, attr.gid))
+    }
+
     /// What the kernel may cache of a name that this client has just made, with these attributes.
     pub fn leave_of(&self, dir: Fid, name: &[u8], attr: &Attr) -> Leave {
         match self.id.leased.name(dir, name) {

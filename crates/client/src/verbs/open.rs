@@ -182,7 +182,7 @@ impl Fs {
         meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
         meta.cap = cap;
         meta.is_marked = is_written(inode.state);
-        meta.is_stale = false;
+        (meta.is_stale, meta.is_part) = (false, false);
         meta.session = self.session();
         meta.saw(answer.mark);
         Ok(inode.attr)
@@ -293,8 +293,13 @@ impl Fs {
         }
         meta.is_marked |= inode.state == FileState::Writing(mine)
             || (matches!(inode.state, FileState::Shared { .. }) && meta.writers > 0);
-        if std::mem::take(&mut meta.is_stale) && !meta.progress.is_untold() {
-            meta.progress.adopt(attr.size, attr.blocks, attr.mtime);
+        let is_part = std::mem::take(&mut meta.is_part);
+        if std::mem::take(&mut meta.is_stale) {
+            match meta.progress.is_untold() {
+                false => meta.progress.adopt(attr.size, attr.blocks, attr.mtime),
+                true if is_part => meta.progress.join(attr.size, attr.blocks, attr.mtime),
+                true => {}
+            }
         }
         if meta.session != mine && !meta.progress.is_untold() {
             meta.session = mine;

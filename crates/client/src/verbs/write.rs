@@ -1,4 +1,8 @@
 //! Write: returns when every byte is acknowledged by its target. There is no write-behind here.
+//!
+//! client-W1: of two overlapping writes of this client one comes after the other in every byte. A write within one object is one request,
+//!     which its OST carries out whole. Any other write excludes the rest, unless the kernel has the bytes in its pages: it runs one such
+//!     write of a file at a time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -159,6 +163,13 @@ impl Fs {
             return Ok(data.len());
         }
         let mut tries = Tries::default();
+        let mut to = match place {
+            Place::To(meta::Place::At(offset)) if self.is_shared() && !has_pages => {
+                let body = file.share_body(deadline)?;
+                if is_in_one_object(file, &body, offset, data.len()) { To::Many } else { To::Change }
+            }
+            _ => To::Change,
+        };
         loop {
             let pages = match place {
                 Place::To(meta::Place::Within(_)) => Pages::Written,
@@ -168,7 +179,7 @@ impl Fs {
                 }
                 _ => Pages::None,
             };
-            let wish = Wish { to: To::Change, pages };
+            let wish = Wish { to, pages };
             let section = self.section_for(file, wish, deadline)?;
             let seen_end = if let Place::EndAt(end) = place { Some(end) } else { None };
             let place = match place {
@@ -199,9 +210,21 @@ impl Fs {
                 }
                 meta::Place::At(offset) => {
                     let at = offset + part.len as u64;
-                    self.tidy_gap(file, at, deadline);
+                    if !section.is_many() {
+                        self.tidy_gap(file, at, deadline);
+                    }
                     let body = file.share_body(deadline)?;
-                    (at, self.write_body(file, &body, meta::Place::At(at), rest, deadline))
+                    let is_whole = is_in_one_object(file, &body, at, rest.len());
+                    // client-CL8.
+                    if section.is_many() && !is_whole {
+                        to = To::Change;
+                        continue;
+                    }
+                    let place = meta::Place::At(at);
+                    // client-W1.
+                    let is_free = has_pages || body.layout.is_none();
+                    let _whole = (!is_free).then(|| file.keep_whole(is_whole, deadline)).transpose()?;
+                    (at, self.write_body(file, &body, place, rest, deadline))
                 }
                 meta::Place::Within(offset) => {
                     let at = offset + part.len as u64;
@@ -222,6 +245,11 @@ impl Fs {
             part.is_unknown |= is_unknown;
             tries.want = Want { at: at + reached as u64, len: (rest.len() - reached) as u64 };
             (part.len, part.end) = (part.len + reached, at + reached as u64);
+            // client-CL8: what the write needs beyond its object is done under the exclusive lease.
+            if section.is_many() && !matches!(stopped, Stopped::Refresh(_) | Stopped::Failed(_)) {
+                to = To::Change;
+                continue;
+            }
             self.resume(section, stopped, &mut tries)?;
         }
     }
@@ -470,6 +498,13 @@ impl Fs {
             }
         }
     }
+}
+
+/// client-CL8: a write that is one request to one object, and leaves nothing else to do.
+fn is_in_one_object(file: &File, body: &Body, offset: u64, len: usize) -> bool {
+    let Some(layout) = body.layout.as_ref().filter(|_| body.is_loaded) else { return false };
+    let is_small = len <= BULK_MAX && offset.checked_add(len as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
+    is_small && !file.meta.lock().overshot && pieces(layout, file.fid, offset, len).len() == 1
 }
 
 fn too_big(file: &File, offset: u64, data: &[u8]) -> Fault {

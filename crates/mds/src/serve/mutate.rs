@@ -3,7 +3,7 @@
 use net::Answer;
 use types::{Fault, SessionId};
 use wire::shared::{Enter, EnterReply};
-use wire::{Flags, Header, Request};
+use wire::{Flags, Header, Request, Wire};
 
 use crate::Core;
 use crate::executor::execute::{Ask, Carried};
@@ -31,15 +31,18 @@ impl Core {
         }
         let is_entry = head.call == Enter::CALL && !is_replay;
         // A request that confirms a lease leaves it as it is if it fails.
-        let mut is_new = false;
+        let (mut is_new, mut granted) = (false, vec![]);
         if is_entry {
             let entry: Enter = parse(body)?;
             is_new = !self.sharers.holds(head.session, entry.fid, entry.token);
-            if !self.sharers.enter(head.session, &entry, &self.sessions)? {
-                return Ok(plain(EnterReply { granted: false, open: None }));
-            }
+            let Some(kind) = self.sharers.enter(head.session, &entry, &self.sessions)? else {
+                return Ok(plain(EnterReply { granted: None, open: None }));
+            };
+            // The rule is told the kind that was granted.
+            granted = Enter { kind, ..entry }.to_bytes();
         }
         self.await_makers(head.session, head.call, body)?;
+        let body = if is_entry { &granted } else { body };
         // Before the executor, since groups may have to be looked up.
         let user = self.sessions.one_user(head.session)?;
         let judged = self.judged(user.as_ref(), head.call, body);

@@ -35,7 +35,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId, Uuid};
 use wire::Empty;
 use wire::notice::{GiveBack, Wanted};
-use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, Leave};
+use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, LeaseKind, Leave};
 
 use crate::Core;
 use crate::records::ids::no_lease;
@@ -371,9 +371,14 @@ impl Sharers {
         self.state.lock().opens.elsewhere(session, fid, |write| write)
     }
 
-    /// Waits a little for the section. The table's truth is read after this, so what those before did is seen.
-    pub fn enter(&self, session: SessionId, req: &Enter, sessions: &Sessions) -> Result<bool, Fault> {
-        let who = Section { session, token: req.token, exclusive: req.exclusive };
+    /// Waits a little for the lease, and returns its kind. The table's truth is read after this, so what those before did is seen.
+    pub fn enter(
+        &self,
+        session: SessionId,
+        req: &Enter,
+        sessions: &Sessions,
+    ) -> Result<Option<LeaseKind>, Fault> {
+        let who = Section { session, token: req.token, kind: req.kind };
         let until = Instant::now() + ENTER_WAIT;
         let mut state = self.state_for(session, sessions)?;
         state.ended.entry(session).or_default().raise(req.floor);
@@ -387,8 +392,9 @@ impl Sharers {
                 ));
             }
             let now = Instant::now();
-            if state.sections.enter(req.fid, who, now)? {
-                return Ok(true);
+            let granted = state.sections.enter(req.fid, who, now)?;
+            if granted.is_some() {
+                return Ok(granted);
             }
             let recalled = state.sections.recall(req.fid, &who, now);
             if !recalled.is_empty() {
@@ -396,7 +402,7 @@ impl Sharers {
                 continue;
             }
             if self.changed.wait_until(&mut state, until).timed_out() {
-                return Ok(false);
+                return Ok(None);
             }
         }
     }
@@ -529,7 +535,7 @@ impl Core {
             if state.ended.get(&session).is_some_and(|e| e.is_over(held.token)) {
                 continue;
             }
-            let section = Section { session, token: held.token, exclusive: held.exclusive };
+            let section = Section { session, token: held.token, kind: held.kind };
             state.sections.claim(held.fid, section)?;
         }
         // mds-X2: what was said of a mode that is over, by a client that has not heard so yet, says nothing of how it lives; modes are counted

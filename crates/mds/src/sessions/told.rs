@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use types::{Code, Fault, Fid, SessionId};
 use wire::Empty;
 use wire::mdt::{ClientLeases, EvictSession, FileLease, LEASES_MAX, LeaseWait, MdtLeases, MdtLeasesReply};
+use wire::shared::LeaseKind;
 
 use crate::Core;
 
@@ -24,12 +25,12 @@ impl Core {
         };
         let mut files: HashMap<SessionId, u64> = HashMap::new();
         self.sharers.with_leases(&mut |leases| {
-            for (fid, (session, _), exclusive, wanted) in leases.held().filter(|held| is_asked(held.0)) {
+            for (fid, (session, _), kind, wanted) in leases.held().filter(|held| is_asked(held.0)) {
                 *files.entry(session).or_default() += 1;
                 if reply.files.len() < LEASES_MAX {
                     // 0 means that none wants it.
                     let wanted_ms = wanted.map_or(0, |since| ms(now.duration_since(since)).max(1));
-                    reply.files.push(FileLease { fid, session, exclusive, wanted_ms });
+                    reply.files.push(FileLease { fid, session, kind, wanted_ms });
                 } else {
                     reply.more = true;
                 }
@@ -37,8 +38,8 @@ impl Core {
             for (fid, section, since) in leases.waits().filter(|wait| is_asked(wait.0)) {
                 if reply.waits.len() < LEASES_MAX {
                     let waited_ms = ms(now.duration_since(since));
-                    let (session, exclusive) = (section.session, section.exclusive);
-                    reply.waits.push(LeaseWait { fid, session, exclusive, waited_ms });
+                    let (session, kind) = (section.session, section.kind);
+                    reply.waits.push(LeaseWait { fid, session, kind, waited_ms });
                 } else {
                     reply.more = true;
                 }
@@ -47,7 +48,7 @@ impl Core {
         for (fid, session, wanted) in self.makers.held().into_iter().filter(|held| is_asked(held.0)) {
             if reply.files.len() < LEASES_MAX {
                 let wanted_ms = wanted.map_or(0, |since| ms(now.duration_since(since)).max(1));
-                reply.files.push(FileLease { fid, session, exclusive: true, wanted_ms });
+                reply.files.push(FileLease { fid, session, kind: LeaseKind::Exclusive, wanted_ms });
             } else {
                 reply.more = true;
             }

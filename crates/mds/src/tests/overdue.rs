@@ -7,7 +7,7 @@ use disk::{Crash, SimDisk};
 use types::{Code, Fid, Seq, SessionId, TargetId, Time};
 use wire::lock::{Lock, LockKind, LockSpace, Reclaim, Turn};
 use wire::session::KeepAlive;
-use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, Hold, Leave};
+use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, Hold, LeaseKind, Leave};
 use wire::{Header, Request, Wire};
 
 use super::rig::{Rig, registered};
@@ -42,9 +42,9 @@ impl Rig {
     }
     /// Asks for the exclusive lease of `FILE`. True: it is granted.
     fn enters(&self, session: SessionId, token: u64) -> bool {
-        let (exclusive, write, now, held) = (true, false, Time::default(), None);
-        let req = Enter { fid: FILE, token, floor: 1, exclusive, write, now, held };
-        self.mdt.core.sharers.enter(session, &req, &self.mdt.core.sessions).unwrap()
+        let (kind, write, now, held) = (LeaseKind::Exclusive, false, Time::default(), None);
+        let req = Enter { fid: FILE, token, floor: 1, kind, write, now, held };
+        self.mdt.core.sharers.enter(session, &req, &self.mdt.core.sessions).unwrap().is_some()
     }
     fn catches_up(&self, session: SessionId, next: Seq) -> Seq {
         let at = CaughtUp { target: TargetId(1), incarnation: self.mdt.core.incarnation, next };

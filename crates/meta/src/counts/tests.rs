@@ -389,6 +389,7 @@ impl Play {
                     written,
                     done,
                     hint: false,
+                    is_part: false,
                     held: None,
                 };
                 drop(w.call(settle));

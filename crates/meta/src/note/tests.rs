@@ -211,6 +211,7 @@ fn notes_say_what_was_done() {
         written: vec![],
         done,
         hint: false,
+        is_part: false,
         held: None,
     };
     w.call(settle(100, false)).unwrap();

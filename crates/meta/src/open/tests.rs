@@ -1,7 +1,7 @@
 use types::*;
-use wire::meta::{FileState, OpenRead, OpenReadReply, OpenReply};
+use wire::meta::{FileState, OpenRead, OpenReadReply, OpenReply, Settle};
 use wire::object::RIGHT_READ;
-use wire::shared::Enter;
+use wire::shared::{Enter, LeaseKind};
 
 use crate::Space;
 use crate::inode::{load_inode, store_inode};
@@ -125,13 +125,14 @@ fn a_shared_lease_shows_attributes_to_users_who_may_not_read() {
     let f = w.file(ROOT, "f");
     w.edit(f, |inode| inode.attr.size = 5);
     w.judged = Some(BOB);
-    let enter = |w: &mut World, exclusive, write| {
-        w.call(Enter { fid: f, token: 1, floor: 1, exclusive, write, now: Time::default(), held: None })
+    let enter = |w: &mut World, kind, write| {
+        w.call(Enter { fid: f, token: 1, floor: 1, kind, write, now: Time::default(), held: None })
     };
-    let open = enter(&mut w, false, false).unwrap().open.unwrap();
+    let open = enter(&mut w, LeaseKind::Shared, false).unwrap().open.unwrap();
     assert_eq!((open.inode.attr.size, open.cap), (5, None));
-    assert_eq!(enter(&mut w, true, false), Err(Code::Access));
-    assert_eq!(enter(&mut w, false, true), Err(Code::Access));
+    assert_eq!(enter(&mut w, LeaseKind::Exclusive, false), Err(Code::Access));
+    assert_eq!(enter(&mut w, LeaseKind::Many, false), Err(Code::Access));
+    assert_eq!(enter(&mut w, LeaseKind::Shared, true), Err(Code::Access));
 }
 
 /// Unwritten ranges read as zeros. No content comes that is longer than wanted, is not inline, or is not read.
@@ -156,4 +157,56 @@ fn content_comes_along_if_it_is_wanted_and_fits() {
     let part = Component { end: u64::MAX, stripe_size: 65536, mirrors: vec![MirrorId(1)], written: vec![1] };
     w.edit(f, |inode| inode.layout = Some(Layout { generation: Generation(3), components: vec![part] }));
     assert_eq!(ask(&w, true, 9999), (None, 0));
+}
+
+/// meta-H1, decision 0055: a writer that lives does not know what a dead one wrote beside it. Each tells the blocks that it added.
+#[test]
+fn a_settle_by_one_of_several_writers_adds_to_the_record_and_ends_no_recovery() {
+    let mut w = World::new();
+    let f = w.file(ROOT, "f");
+    let others = Others { is_shared: true, lease: Some(5) };
+    let part = Component { end: u64::MAX, stripe_size: 65536, mirrors: vec![MirrorId(1)], written: vec![1] };
+    let layout = Layout { generation: Generation(3), components: vec![part] };
+    let mut settle = |era, size, is_part, hint| {
+        w.edit(f, |inode| {
+            inode.layout = Some(layout.clone());
+            (inode.attr.size, inode.attr.blocks) = (8192, 16);
+            inode.state = FileState::Shared { era, proven: 4096 };
+        });
+        let (generation, blocks, mtime, written) = (Generation(3), 8, Time::new(9, 0), vec![]);
+        let req = Settle {
+            fid: f,
+            generation,
+            size,
+            blocks,
+            mtime,
+            written,
+            done: true,
+            hint,
+            is_part,
+            held: None,
+        };
+        World::with_ctx(false, Space::AMPLE, |ctx| {
+            let ctx = crate::Ctx { sharing: Some(&others), judge: None, ..*ctx };
+            crate::settle::settle(&ctx, &mut w.txn, req).unwrap();
+        });
+        let inode = load_inode(&w.txn, f).unwrap();
+        (inode.attr.size, inode.attr.blocks, inode.state)
+    };
+    let shared = |era, proven| FileState::Shared { era, proven };
+    //  era, size, is_part, hint        size   blocks  state
+    let table = [
+        ((5, 9000, true, true), (9000, 24, shared(5, 4096))),
+        ((5, 5000, true, true), (8192, 24, shared(5, 4096))),
+        ((5, 6000, true, false), (8192, 24, shared(5, 6000))),
+        ((5, 9000, false, true), (9000, 8, shared(5, 4096))),
+        ((5, 8192, false, false), (8192, 8, FileState::Settled)),
+        // Of an earlier era: the objects are asked still.
+        ((4, 9000, true, true), (9000, 24, shared(4, 4096))),
+        ((4, 6000, true, false), (8192, 24, shared(4, 6000))),
+        ((4, 6000, false, false), (6000, 8, FileState::Settled)),
+    ];
+    for ((era, size, is_part, hint), want) in table {
+        assert_eq!(settle(era, size, is_part, hint), want, "era {era}, {size}, {is_part}, {hint}");
+    }
 }

@@ -69,6 +69,7 @@ fn among_writes_the_latest_counts_and_a_hand_overrules_those_before_it() {
                         written,
                         done: false,
                         hint: false,
+                        is_part: false,
                         held: None,
                     })
                     .expect("settle");
@@ -88,9 +89,20 @@ fn a_hint_always_moves_mtime_on() {
         w.call(Grow { fid, now: at(100), held: None, avoid: vec![] }).expect("grow").layout.generation;
     let mut hint = |mtime, hint| {
         let (size, blocks, written) = (0, 0, vec![]);
-        w.call(Settle { fid, generation, size, blocks, mtime, written, done: false, hint, held: None })
-            .expect("settle")
-            .attr
+        w.call(Settle {
+            fid,
+            generation,
+            size,
+            blocks,
+            mtime,
+            written,
+            done: false,
+            hint,
+            is_part: false,
+            held: None,
+        })
+        .expect("settle")
+        .attr
     };
     let last = hint(Time::new(900, 999_999_998), true);
     assert_eq!(last.mtime, Time::new(900, 999_999_998));

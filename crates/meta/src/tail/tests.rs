@@ -142,8 +142,18 @@ fn components_without_objects_go_when_there_are_many_and_those_with_objects_stay
     assert_eq!(old.components.len(), 3 + 4 * 3);
     let written = vec![WrittenBits { component: 13, bits: vec![1] }];
     let (generation, mtime) = (old.generation, NOW);
-    let told =
-        Settle { fid, generation, size: 0, blocks: 0, mtime, written, done: false, hint: false, held: None };
+    let told = Settle {
+        fid,
+        generation,
+        size: 0,
+        blocks: 0,
+        mtime,
+        written,
+        done: false,
+        hint: false,
+        is_part: false,
+        held: None,
+    };
     w.call(told).unwrap();
     let old = w.inode(fid).layout.unwrap();
     for (keep, kept) in [(0, 14), (15, 15)] {

@@ -1,3 +1,5 @@
+//! The lease of one file in one thread, call by call.
+
 use std::time::Duration;
 
 use super::*;
@@ -187,4 +189,47 @@ fn cp4_dirty_pages_of_an_ended_lease_are_not_written() {
     assert!(matches!(begin(fills(To::Read, 0..10), LIFE + 1), Way::Ask { .. }), "reads go on");
     hold.old_pages_dropped();
     assert!(!hold.has_old_pages(LIFE + 1));
+}
+
+/// client-CL8.
+#[test]
+fn cl8_a_many_lease_serves_writers_and_goes_back_before_any_other_call() {
+    let hold = granted(To::Many, 1);
+    assert_eq!((begin(&hold, To::Many, 2), hold.end()), (Way::Use(To::Many), None));
+    assert_eq!(hold.begin_if_held(LIFE, true), None);
+    assert_eq!(hold.begin_if_many(LIFE, true), Some(To::Many));
+    assert!(hold.is_many(LIFE) && !hold.is_current(LIFE));
+    assert_eq!(hold.end(), None);
+    // The call of the grant uses it still.
+    assert_eq!(begin(&hold, To::Read, 2), Way::Late);
+    assert_eq!(begin(&hold, To::Many, 2), Way::Late, "it is to go back");
+    assert_eq!(hold.end(), Some(back(To::Many, 1)));
+    hold.returned(1);
+    asks(&hold, To::Read, 2);
+    hold.refused(2);
+    for to in [To::Read, To::Change] {
+        let hold = granted(To::Many, 1);
+        hold.end();
+        assert_eq!(begin(&hold, to, 2), Way::GiveBack(back(To::Many, 1)));
+        hold.returned(1);
+        asks(&hold, to, 2);
+    }
+}
+
+/// client-CL8: pages that the kernel has would not show what other clients write.
+#[test]
+fn cl8_a_client_with_pages_asks_for_the_exclusive_lease() {
+    let hold = granted(To::Read, 1);
+    hold.end();
+    assert_eq!(begin(&hold, To::Many, 2), Way::Ask { token: 2, to: To::Change, is_held: false });
+    let hold = Hold::default();
+    hold.note_pages();
+    assert_eq!(begin(&hold, To::Many, 2), Way::Ask { token: 2, to: To::Change, is_held: false });
+    let hold = granted(To::Change, 1);
+    hold.end();
+    assert_eq!(begin(&hold, To::Many, 2), Way::Use(To::Change));
+    let hold = Hold::default();
+    asks(&hold, To::Many, 1);
+    hold.granted((1, To::Change, LIFE), true, false, false);
+    assert!(hold.is_exclusive(LIFE));
 }

@@ -2,14 +2,18 @@
 //!
 //! mds-Y1: `stretches` holds first and last of each stretch; stretches do not touch each other, nor the floor.
 //! mds-Y2: `places` holds for each session how many leases it holds and waits for.
-//! mds-Y3: `exclusive` counts the exclusive ones of `inside`.
+//! mds-Y3: `counts` has the leases of `inside` by kind.
 //! mds-Y4: `recalled` has only leases that are held, and of each when another session wanted it last.
 //! mds-Y5: leases of one session do not conflict. Its client orders its own calls, and turns a shared lease into an exclusive one so.
+//! mds-Y6: leases of different sessions that are held together are all shared, or all many.
+//! mds-Y7: a request for a many lease is granted an exclusive one, unless another session writes the file: it holds a many lease, it waits for
+//!     one, or this request met its exclusive lease. So a lone writer stays exclusive, and writers beside each other do not take turns.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use types::{Code, Fault, Fid, SessionId};
+use wire::shared::LeaseKind;
 
 /// Who waits for a section and does not ask again within this has given up.
 pub const ASKS_WITHIN: Duration = Duration::from_secs(2);
@@ -78,7 +82,8 @@ impl Ended {
 pub struct Section {
     pub session: SessionId,
     pub token: u64,
-    pub exclusive: bool,
+    /// What is held, or asked for.
+    pub kind: LeaseKind,
 }
 
 /// The session that holds it, and its token.
@@ -120,22 +125,49 @@ impl Recalled {
 /// Those of one file.
 #[derive(Default)]
 struct Sections {
-    /// Which are exclusive.
-    inside: BTreeMap<Id, bool>,
+    inside: BTreeMap<Id, LeaseKind>,
     /// mds-Y3.
-    exclusive: usize,
+    counts: Counts,
     queue: VecDeque<Waiting>,
+}
+
+/// mds-Y3.
+#[derive(Default)]
+struct Counts {
+    shared: usize,
+    many: usize,
+    exclusive: usize,
+}
+
+impl Counts {
+    fn of(&mut self, kind: LeaseKind) -> &mut usize {
+        match kind {
+            LeaseKind::Shared => &mut self.shared,
+            LeaseKind::Many => &mut self.many,
+            LeaseKind::Exclusive => &mut self.exclusive,
+        }
+    }
+    fn all(&self) -> usize {
+        self.shared + self.many + self.exclusive
+    }
+}
+
+/// mds-Y6, of different sessions.
+fn conflict(one: LeaseKind, other: LeaseKind) -> bool {
+    one != other || one == LeaseKind::Exclusive
 }
 
 struct Waiting {
     section: Section,
+    /// mds-Y7: another session's exclusive lease was in its way.
+    has_met_writer: bool,
     since: Instant,
     asked: Instant,
 }
 
 impl Turns {
-    /// mds-X3: lets `who` in if its turn has come.
-    pub fn enter(&mut self, fid: Fid, who: Section, now: Instant) -> Result<bool, Fault> {
+    /// mds-X3: grants the lease if its turn has come.
+    pub fn enter(&mut self, fid: Fid, who: Section, now: Instant) -> Result<Option<LeaseKind>, Fault> {
         self.check(fid, &who)?;
         let sections = self.by_fid.entry(fid).or_default();
         for gone in sections.pass_silent(&who, now) {
@@ -219,7 +251,8 @@ impl Turns {
         }
         self.by_fid.retain(|_, sections| {
             sections.inside.retain(|(s, _), _| *s != session);
-            sections.exclusive = sections.inside.values().filter(|exclusive| **exclusive).count();
+            sections.counts = Counts::default();
+            sections.inside.values().for_each(|kind| *sections.counts.of(*kind) += 1);
             sections.queue.retain(|w| w.section.session != session);
             !sections.is_over()
         });
@@ -237,11 +270,11 @@ impl Turns {
         self.by_fid.get(&fid).is_some_and(|of| of.inside.keys().any(|(s, _)| *s != session))
     }
 
-    /// Leases held: file, session, and whether it is exclusive; and since when another session wants it.
-    pub fn held(&self) -> impl Iterator<Item = (Fid, Id, bool, Option<Instant>)> {
+    /// Leases held: file, session and kind; and since when another session wants it.
+    pub fn held(&self) -> impl Iterator<Item = (Fid, Id, LeaseKind, Option<Instant>)> {
         let since = |fid: Fid, id: Id| self.recalled.get(&(fid, id)).map(|recalled| recalled.since);
         self.by_fid.iter().flat_map(move |(fid, of)| {
-            of.inside.iter().map(move |(id, exclusive)| (*fid, *id, *exclusive, since(*fid, *id)))
+            of.inside.iter().map(move |(id, kind)| (*fid, *id, *kind, since(*fid, *id)))
         })
     }
     /// Requests that wait: since when.
@@ -287,37 +320,61 @@ impl Sections {
         gone
     }
 
-    fn admit(&mut self, who: Section, now: Instant) -> bool {
-        if self.inside.contains_key(&who.id()) {
-            return true;
+    fn admit(&mut self, who: Section, now: Instant) -> Option<LeaseKind> {
+        if let Some(kind) = self.inside.get(&who.id()) {
+            return Some(*kind);
         }
         let is_free = self.against(&who).next().is_none();
         let at = self.queue.iter().position(|w| w.section.id() == who.id()).unwrap_or(self.queue.len());
         // mds-Y5.
-        let goes_with = |s: &Section| s.session == who.session || !(s.exclusive || who.exclusive);
+        let goes_with = |s: &Section| s.session == who.session || !conflict(s.kind, who.kind);
         let is_turn = self.queue.iter().take(at).all(|w| goes_with(&w.section));
+        let meets_writer = self.meets_writer(&who);
         if is_turn && is_free {
-            self.begin(who);
-            return true;
+            let has_met = self.queue.get(at).is_some_and(|waiting| waiting.has_met_writer);
+            let kind = match who.kind {
+                LeaseKind::Many if !(meets_writer || has_met) => LeaseKind::Exclusive,
+                kind => kind,
+            };
+            self.begin(Section { kind, ..who });
+            return Some(kind);
         }
         match self.queue.get_mut(at) {
-            Some(waiting) => waiting.asked = now,
-            None => self.queue.push_back(Waiting { section: who, since: now, asked: now }),
+            Some(waiting) => {
+                (waiting.asked, waiting.has_met_writer) = (now, waiting.has_met_writer || meets_writer)
+            }
+            None => {
+                let has_met_writer = meets_writer;
+                self.queue.push_back(Waiting { section: who, has_met_writer, since: now, asked: now })
+            }
         }
-        false
+        None
+    }
+
+    /// mds-Y7.
+    fn meets_writer(&self, who: &Section) -> bool {
+        let is_other = |session: SessionId| session != who.session;
+        let writes = |(id, kind): (&Id, &LeaseKind)| is_other(id.0) && *kind != LeaseKind::Shared;
+        let waits = |w: &Waiting| is_other(w.section.session) && w.section.kind == LeaseKind::Many;
+        who.kind == LeaseKind::Many
+            && (self.counts.many + self.counts.exclusive > 0 && self.inside.iter().any(writes)
+                || self.queue.iter().any(waits))
     }
 
     fn begin(&mut self, who: Section) {
         self.queue.retain(|w| w.section.id() != who.id());
-        let old = self.inside.insert(who.id(), who.exclusive);
-        self.exclusive += usize::from(who.exclusive);
-        self.exclusive -= usize::from(old == Some(true));
+        *self.counts.of(who.kind) += 1;
+        if let Some(old) = self.inside.insert(who.id(), who.kind) {
+            *self.counts.of(old) -= 1;
+        }
     }
 
     /// False: it had no place here.
     fn end(&mut self, id: Id) -> bool {
         let was_inside = self.inside.remove(&id);
-        self.exclusive -= usize::from(was_inside == Some(true));
+        if let Some(kind) = was_inside {
+            *self.counts.of(kind) -= 1;
+        }
         let before = self.queue.len();
         self.queue.retain(|w| w.section.id() != id);
         was_inside.is_some() || self.queue.len() < before
@@ -325,13 +382,15 @@ impl Sections {
 
     /// Leases of other sessions that conflict with `who`.
     fn against(&self, who: &Section) -> impl Iterator<Item = Id> {
-        let Section { session, exclusive: is_exclusive, .. } = *who;
-        let held = (is_exclusive || self.exclusive > 0).then(|| self.inside.iter());
-        let conflicts = move |id: &Id, exclusive: bool| id.0 != session && (is_exclusive || exclusive);
-        held.into_iter()
-            .flatten()
-            .filter(move |(id, exclusive)| conflicts(id, **exclusive))
-            .map(|(id, _)| *id)
+        let Section { session, kind, .. } = *who;
+        let compatible = match kind {
+            LeaseKind::Shared => self.counts.shared,
+            LeaseKind::Many => self.counts.many,
+            LeaseKind::Exclusive => 0,
+        };
+        let held = (self.counts.all() > compatible).then(|| self.inside.iter());
+        let conflicts = move |id: &Id, held: LeaseKind| id.0 != session && conflict(held, kind);
+        held.into_iter().flatten().filter(move |(id, held)| conflicts(id, **held)).map(|(id, _)| *id)
     }
 
     fn is_over(&self) -> bool {

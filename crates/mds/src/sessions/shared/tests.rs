@@ -1,13 +1,14 @@
 //! Sections in their order, and what is noted of whom.
 
+use LeaseKind::{Exclusive, Many, Shared};
 use wire::session::Claims;
 
 use super::sections::{ASKS_WITHIN, SECTIONS_MAX};
 use super::*;
 use crate::sessions::Session;
 
-fn section(session: u64, token: u64, exclusive: bool) -> Section {
-    Section { session: SessionId(session), token, exclusive }
+fn section(session: u64, token: u64, kind: LeaseKind) -> Section {
+    Section { session: SessionId(session), token, kind }
 }
 
 const FILE: Fid = Fid(7);
@@ -20,7 +21,7 @@ impl Table {
         Table(Turns::default(), Instant::now())
     }
     fn admits(&mut self, who: Section) -> bool {
-        self.0.enter(FILE, who, self.1).unwrap()
+        self.0.enter(FILE, who, self.1).unwrap().is_some()
     }
     fn ends(&mut self, who: Section) {
         self.0.let_go(FILE, who.session, who.token)
@@ -31,7 +32,7 @@ impl Table {
 fn sections_are_given_in_order_and_shared_ones_together() {
     let mut t = Table::new();
     let (a, b, c, d) =
-        (section(1, 1, false), section(2, 1, false), section(1, 2, true), section(2, 2, false));
+        (section(1, 1, Shared), section(2, 1, Shared), section(1, 2, Exclusive), section(2, 2, Shared));
     assert!(t.admits(a) && t.admits(b), "shared ones go together");
     assert!(!t.admits(c), "an exclusive one waits");
     assert!(!t.admits(d), "and those after it wait behind it");
@@ -49,10 +50,10 @@ fn sections_are_given_in_order_and_shared_ones_together() {
 #[test]
 fn a_session_has_so_many_sections_at_a_time() {
     let mut t = Table::new();
-    let own = |token| section(1, token, false);
+    let own = |token| section(1, token, Shared);
     (1..SECTIONS_MAX as u64).for_each(|token| assert!(t.admits(own(token))));
     let other = Section { session: SessionId(2), ..own(1) };
-    assert!(t.admits(other) && !t.admits(section(1, 0, true)), "one that waits counts, too");
+    assert!(t.admits(other) && !t.admits(section(1, 0, Exclusive)), "one that waits counts, too");
     t.ends(other);
     assert_eq!(t.0.enter(FILE, own(99_999), t.1).unwrap_err().code, Code::NotReady);
     assert_eq!(t.0.claim(Fid(8), own(99_999)).unwrap_err().code, Code::NotReady);
@@ -63,19 +64,19 @@ fn a_session_has_so_many_sections_at_a_time() {
     assert_eq!(t.0.enter(FILE, own(1), t.1).unwrap_err().code, Code::NotReady);
     // Places that are not asked for any more are free.
     t.1 += ASKS_WITHIN;
-    assert!(t.admits(section(2, 1, false)) && t.admits(own(1)));
+    assert!(t.admits(section(2, 1, Shared)) && t.admits(own(1)));
     t.0.forget(SessionId(1));
     assert_eq!(t.0.places(), 1);
-    assert!(!t.admits(section(3, 1, true)));
-    t.ends(section(2, 1, false));
-    assert!(t.admits(section(3, 1, true)));
+    assert!(!t.admits(section(3, 1, Exclusive)));
+    t.ends(section(2, 1, Shared));
+    assert!(t.admits(section(3, 1, Exclusive)));
 }
 
 /// A client says again what it was in: the one whose turn it was, and what it shares with others.
 #[test]
 fn what_is_claimed_keeps_others_out_as_before() {
     let mut t = Table::new();
-    let (a, b, c) = (section(1, 1, true), section(2, 1, false), section(2, 2, true));
+    let (a, b, c) = (section(1, 1, Exclusive), section(2, 1, Shared), section(2, 2, Exclusive));
     t.0.claim(FILE, a).unwrap();
     t.0.claim(FILE, a).unwrap();
     assert!(!t.admits(b));
@@ -88,6 +89,99 @@ fn what_is_claimed_keeps_others_out_as_before() {
     assert!(t.admits(a));
     t.ends(a);
     assert_eq!(t.0.places(), 0);
+}
+
+/// mds-Y7: two writers go together from the second request on, without a turn for each write.
+#[test]
+fn y7_a_writer_beside_another_gets_a_many_lease_and_a_lone_one_the_exclusive() {
+    let mut t = Table::new();
+    let asks = |t: &mut Table, who| t.0.enter(FILE, who, t.1).unwrap();
+    let (a, b) = (|token| section(1, token, Many), |token| section(2, token, Many));
+    assert_eq!(asks(&mut t, a(1)), Some(Exclusive));
+    assert_eq!((asks(&mut t, b(1)), asks(&mut t, a(1))), (None, Some(Exclusive)));
+    assert_eq!(t.0.recall(FILE, &b(1), t.1), [(SessionId(1), 1)]);
+    t.ends(a(1));
+    assert_eq!(
+        (asks(&mut t, b(1)), asks(&mut t, a(2))),
+        (Some(Many), Some(Many)),
+        "the one before writes on at once"
+    );
+    assert_eq!(t.0.recall(FILE, &a(2), t.1), []);
+    // A reader has them all back, and waits for no later writer (mds-X3).
+    let reader = section(3, 1, Shared);
+    assert_eq!(asks(&mut t, reader), None);
+    assert_eq!(t.0.recall(FILE, &reader, t.1), [(SessionId(1), 2), (SessionId(2), 1)]);
+    t.ends(a(2));
+    assert_eq!((asks(&mut t, a(3)), asks(&mut t, reader)), (None, None));
+    t.ends(b(1));
+    assert_eq!((asks(&mut t, a(3)), asks(&mut t, reader)), (None, Some(Shared)));
+    assert_eq!((asks(&mut t, b(2)), asks(&mut t, a(3))), (None, None));
+    t.ends(reader);
+    assert_eq!(asks(&mut t, a(3)), Some(Many), "another writer waits");
+    t.ends(b(2));
+    // A call that needs the file for itself comes between.
+    let alone = section(2, 3, Exclusive);
+    assert_eq!((asks(&mut t, alone), asks(&mut t, section(3, 2, Many))), (None, None));
+    t.ends(a(3));
+    t.ends(section(3, 2, Many));
+    assert_eq!(asks(&mut t, alone), Some(Exclusive));
+    t.ends(alone);
+    assert_eq!(asks(&mut t, a(4)), Some(Exclusive), "no other session writes any more");
+    t.ends(a(4));
+    assert_eq!((asks(&mut t, reader), asks(&mut t, a(5))), (Some(Shared), None));
+    t.ends(reader);
+    assert_eq!(asks(&mut t, a(5)), Some(Exclusive), "a reader is no writer");
+    t.ends(a(5));
+    assert_eq!(t.0.places(), 0);
+}
+
+/// mds-Y6, mds-X3: random requests, returns and ends of sessions, against the list of what was granted.
+#[test]
+fn y6_leases_held_together_are_all_shared_or_all_many() {
+    let mut dice = hammer::Dice::new(7);
+    for round in 0..200 {
+        let (mut t, mut held, mut waiting) = (Table::new(), Vec::<Section>::new(), Vec::<Section>::new());
+        for token in 1..120 {
+            match dice.below(8) {
+                0..4 => {
+                    let kind = [Shared, Many, Exclusive][dice.below(3)];
+                    waiting.push(section(1 + dice.below(4) as u64, token, kind));
+                }
+                4..6 if !held.is_empty() => t.ends(held.swap_remove(dice.below(held.len()))),
+                6 => {
+                    let session = SessionId(1 + dice.below(4) as u64);
+                    t.0.forget(session);
+                    [&mut held, &mut waiting]
+                        .into_iter()
+                        .for_each(|all| all.retain(|s| s.session != session));
+                }
+                _ => {}
+            }
+            // In the order in which they came: what is granted goes with all that is held, and with all that waits before it.
+            let mut before: Vec<Section> = Vec::new();
+            for who in std::mem::take(&mut waiting) {
+                let goes =
+                    |kind, s: &Section| s.session == who.session || (s.kind == kind && kind != Exclusive);
+                let granted = t.0.enter(FILE, who, t.1).unwrap();
+                let is_free =
+                    held.iter().all(|s| goes(who.kind, s)) && before.iter().all(|s| goes(who.kind, s));
+                assert_eq!(granted.is_some(), is_free, "round {round}, {who:?}");
+                match granted {
+                    Some(kind) => {
+                        assert!(
+                            held.iter().all(|s| goes(kind, s)),
+                            "round {round}: {kind:?} beside {held:?}"
+                        );
+                        assert!(kind == who.kind || (who.kind, kind) == (Many, Exclusive));
+                        held.push(Section { kind, ..who });
+                    }
+                    None => before.push(who),
+                }
+            }
+            waiting = before;
+            assert_eq!(t.0.places(), held.len() + waiting.len());
+        }
+    }
 }
 
 /// As a set of numbers knows it.
@@ -139,8 +233,8 @@ fn sessions(ids: &[u64]) -> Sessions {
     sessions
 }
 fn request(fid: Fid, token: u64, floor: u64) -> Enter {
-    let (exclusive, write, now, held) = (true, false, types::Time::default(), None);
-    Enter { fid, token, floor, exclusive, write, now, held }
+    let (kind, write, now, held) = (Exclusive, false, types::Time::default(), None);
+    Enter { fid, token, floor, kind, write, now, held }
 }
 
 /// What comes for a session that was looked at before it ended leaves nothing: nobody would ever take it away.
@@ -148,7 +242,7 @@ fn request(fid: Fid, token: u64, floor: u64) -> Enter {
 fn of_a_session_that_has_ended_nothing_is_noted() {
     let (s, all, fid, gone) =
         (Sharers::new(&[SessionId(1), SessionId(2)]), sessions(&[1, 2]), Fid(7), SessionId(2));
-    assert_eq!(s.enter(SessionId(1), &request(fid, 1, 1), &all), Ok(true));
+    assert_eq!(s.enter(SessionId(1), &request(fid, 1, 1), &all), Ok(Some(Exclusive)));
     // It ends while it waits for its turn, and all others when it is over.
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| s.enter(gone, &request(fid, 1, 1), &all));
@@ -176,7 +270,7 @@ fn a_section_that_was_left_is_not_begun_again() {
     let leave = |session, token, floor| {
         s.leave(SessionId(session), &Leave { fid, token, floor }, &all).expect("it lives")
     };
-    assert_eq!(enter(1, 3, 3), Ok(true));
+    assert_eq!(enter(1, 3, 3), Ok(Some(Exclusive)));
     // One waits while its end comes by.
     std::thread::scope(|scope| {
         let late = scope.spawn(|| enter(2, 5, 4));
@@ -187,20 +281,20 @@ fn a_section_that_was_left_is_not_begun_again() {
         assert!(late.join().expect("no panic").is_err());
     });
     assert!(enter(2, 5, 4).is_err(), "nor by a later copy");
-    assert_eq!(enter(2, 4, 4), Ok(false), "an older one may go on, and waits");
+    assert_eq!(enter(2, 4, 4), Ok(None), "an older one may go on, and waits");
     leave(2, 4, 6);
     leave(1, 3, 4);
-    assert_eq!(enter(2, 6, 6), Ok(true));
+    assert_eq!(enter(2, 6, 6), Ok(Some(Exclusive)));
     assert!(enter(2, 4, 4).is_err(), "below the floor all are over");
     leave(2, 6, 7);
-    assert_eq!(enter(1, 8, 8), Ok(true), "nothing is left behind");
+    assert_eq!(enter(1, 8, 8), Ok(Some(Exclusive)), "nothing is left behind");
     assert!(s.state.lock().ended.values().all(|e| e.stretches() == 0));
 }
 
 #[test]
 fn who_does_not_ask_again_is_passed() {
     let mut t = Table::new();
-    let (a, b, c) = (section(1, 1, true), section(2, 1, true), section(3, 1, true));
+    let (a, b, c) = (section(1, 1, Exclusive), section(2, 1, Exclusive), section(3, 1, Exclusive));
     assert!(t.admits(a) && !t.admits(b));
     let begin = t.1;
     t.1 = begin + Duration::from_secs(1);
@@ -217,9 +311,9 @@ fn who_does_not_ask_again_is_passed() {
 #[test]
 fn y4_holders_are_told_once_each_second_and_only_those_in_the_way() {
     let mut t = Table::new();
-    let (a, b, c) = (section(1, 1, false), section(2, 1, false), section(3, 1, true));
+    let (a, b, c) = (section(1, 1, Shared), section(2, 1, Shared), section(3, 1, Exclusive));
     assert!(t.admits(a) && t.admits(b) && t.0.recall(FILE, &a, t.1).is_empty());
-    let upgrade = section(1, 2, true);
+    let upgrade = section(1, 2, Exclusive);
     assert!(!t.admits(upgrade));
     assert_eq!(t.0.recall(FILE, &upgrade, t.1), [(SessionId(2), 1)], "not its own");
     assert!(!t.admits(c));
@@ -235,10 +329,10 @@ fn y4_holders_are_told_once_each_second_and_only_those_in_the_way() {
 #[test]
 fn a_closed_file_has_no_leases_of_its_session() {
     let mut t = Table::new();
-    let (a, b) = (section(1, 1, false), section(2, 1, false));
-    assert!(t.admits(a) && t.admits(section(1, 2, false)) && t.admits(b));
+    let (a, b) = (section(1, 1, Shared), section(2, 1, Shared));
+    assert!(t.admits(a) && t.admits(section(1, 2, Shared)) && t.admits(b));
     t.0.close(FILE, a.session);
-    assert!(!t.admits(section(3, 1, true)) && t.0.places() == 2);
+    assert!(!t.admits(section(3, 1, Exclusive)) && t.0.places() == 2);
     t.0.close(FILE, b.session);
-    assert!(t.admits(section(3, 1, true)));
+    assert!(t.admits(section(3, 1, Exclusive)));
 }

@@ -3,7 +3,7 @@
 use types::*;
 use wire::accessed::{Accessed, ReadTime};
 use wire::meta::*;
-use wire::shared::Enter;
+use wire::shared::{Enter, LeaseKind};
 use wire::{Request, Wire};
 
 use super::super::rig::Rig;
@@ -124,7 +124,18 @@ fn grow(fid: Fid) -> Grow {
 
 fn settle(fid: Fid, generation: u32, size: u64, done: bool) -> Settle {
     let (generation, mtime) = (Generation(generation), LATER);
-    Settle { fid, generation, size, blocks: 8, mtime, written: vec![], done, hint: false, held: None }
+    Settle {
+        fid,
+        generation,
+        size,
+        blocks: 8,
+        mtime,
+        written: vec![],
+        done,
+        hint: false,
+        is_part: false,
+        held: None,
+    }
 }
 
 fn open(fid: Fid, truncate: bool) -> Open {
@@ -133,7 +144,7 @@ fn open(fid: Fid, truncate: bool) -> Open {
 }
 
 fn enter(fid: Fid) -> Enter {
-    Enter { fid, token: 1, floor: 0, exclusive: false, write: true, now: LATER, held: None }
+    Enter { fid, token: 1, floor: 0, kind: LeaseKind::Shared, write: true, now: LATER, held: None }
 }
 
 /// A file with these bytes in its record.
