@@ -181,9 +181,9 @@ mod tests {
     #[test]
     fn gu1_each_file_with_pages_has_one_place_until_they_are_dropped() {
         let (mut told, notes) = told();
-        [7, 8, 7, 9].map(|fid| told.add(Fid(fid)));
+        [7, 8, 7, 9].into_iter().for_each(|fid| told.add(Fid(fid)));
         told.sweep(|fid| fid != Fid(8));
-        [7, 10, 11].map(|fid| told.add(Fid(fid)));
+        [7, 10, 11].into_iter().for_each(|fid| told.add(Fid(fid)));
         assert_eq!(*notes.0.lock(), ["0: 7", "1: 8", "2: 9", "1: 0", "1: 10", "3: 11"]);
     }
 
@@ -191,14 +191,14 @@ mod tests {
     fn gu1_no_place_lies_past_the_bound() {
         let (mut told, notes) = told();
         told.used = GUARDED_MAX - 1;
-        [1, 2].map(|fid| told.add(Fid(fid)));
+        [1, 2].into_iter().for_each(|fid| told.add(Fid(fid)));
         assert_eq!(*notes.0.lock(), [format!("{}: 1", GUARDED_MAX - 1)]);
     }
 
     #[test]
     fn a_time_is_told_once() {
         let (mut told, notes) = told();
-        [5, 5, 0, 0, 6].map(|ms| told.until(ms));
+        [5, 5, 0, 0, 6].into_iter().for_each(|ms| told.until(ms));
         assert_eq!(*notes.0.lock(), ["until 5", "until 0", "until 6"]);
     }
 }
