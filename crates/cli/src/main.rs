@@ -33,8 +33,11 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let args = cmd::arguments(std::env::args_os().collect());
-    let cli = cmd::Cli::parse_from(args);
-    match cli.command.run() {
+    let ended = match cmd::Guard::asked(&args) {
+        Some(guard) => guard.run(),
+        None => cmd::Cli::parse_from(args).command.run(),
+    };
+    match ended {
         Ok(exit) => exit.into(),
         Err(err) => {
             logs::tell(&format!("stria: {}", exit::line_of(&err)));

@@ -30,6 +30,8 @@ mod up;
 mod version;
 mod whole;
 
+pub use guard::Guard;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +78,6 @@ pub enum Command {
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
     Net(net::Net),
-    Guard(guard::Guard),
     Mount(mount::Mount),
     Mkfs(mkfs::Mkfs),
     Mgs(mgs::Mgs),
@@ -110,7 +111,6 @@ impl Command {
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Net(c) => c.run(),
-            Command::Guard(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mkfs(c) => c.run(),
             Command::Mgs(c) => c.run(),
