@@ -44,6 +44,7 @@ fn write() -> Write {
         crcs: vec![0x1111_1111, 0x2222_2222],
         mtime: Time::new(-1, 999_999_999),
         granted: true,
+        lock: 9,
     }
 }
 
