@@ -25,7 +25,8 @@ pub fn create(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Create) -> Result<CreateRep
         _ => {}
     }
     let Create { parent, kind, mode, umask, rdev, now, want, .. } = req;
-    let seed = Seed { kind, mode, umask, rdev, content: Content::None, cred: &req.cred, now, want };
+    let seed =
+        Seed { kind, mode, umask, rdev, content: Content::None, cred: &req.cred, now, want, may_want: false };
     match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(mut inode) => {
             assert!(inode.attr.kind == kind, "a new file is of the requested kind");
@@ -56,7 +57,7 @@ pub fn create_with(
     let CreateWith { parent, mode, umask, now, written, want, .. } = req;
     let content = if bulk.is_empty() { Content::None } else { Content::Bytes(bulk, written) };
     let kind = Kind::File;
-    let seed = Seed { kind, mode, umask, rdev: 0, content, cred: &req.cred, now, want };
+    let seed = Seed { kind, mode, umask, rdev: 0, content, cred: &req.cred, now, want, may_want: true };
     let mut inode = match make(ctx, txn, parent, &req.name, seed)? {
         Made::New(inode) => {
             assert!(inode.attr.size == bulk.len() as u64, "a new file has all of its content");

@@ -27,6 +27,8 @@ pub struct Seed<'a> {
     pub now: Time,
     /// In a replay: the fid of the first answer. Else 0, or a fid that `LeaseDir` gave.
     pub want: Fid,
+    /// A fid of `LeaseDir` may be wanted.
+    pub may_want: bool,
 }
 
 /// The content of a new inode.
@@ -68,7 +70,9 @@ pub fn make(
             let fid = found.entry.fid;
             // [S-claims] The replay flag is the client's claim. A judged session can only have made files of its own user.
             let may_be = |inode: InodeRecord| ctx.judge.is_none() || inode.attr.uid == seed.cred.uid;
-            let is_ours = ctx.replay && fid == seed.want && load_inode(txn, fid).is_ok_and(may_be);
+            // A client that got no answer asks for the same fid again.
+            let may_ask_again = ctx.replay || (seed.may_want && ctx.judge.is_none());
+            let is_ours = may_ask_again && fid == seed.want && load_inode(txn, fid).is_ok_and(may_be);
             return Ok(Made::Taken { fid, is_ours });
         }
     };
@@ -99,7 +103,7 @@ pub fn make_at(
     seed: Seed<'_>,
 ) -> Result<InodeRecord, Fault> {
     let content = seed.content;
-    let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
+    let mut inode = inode_from(fid_for(ctx, txn, &seed), dir, seed);
     inode.parents.push(at);
     assert!(inode.attr.nlink == if inode.is_dir() { 2 } else { 1 }, "meta-I4: a new inode has one name");
     assert!(inode.fid() != dir.fid(), "a new inode is not its own directory");
@@ -124,8 +128,8 @@ fn op_of(kind: Kind) -> ChangeOp {
 
 /// The fid that the client knows already, if it is free; otherwise a new one. A client knows it in a replay, or if `LeaseDir` gave it; a judged
 /// session is given none.
-fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
-    let may_want = ctx.replay || ctx.judge.is_none();
+fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, &Seed { want, may_want, .. }: &Seed<'_>) -> Fid {
+    let may_want = ctx.replay || (may_want && ctx.judge.is_none());
     let wanted = may_want && want.counter() >= Fid::FIRST && want.allocating_shard() == ctx.shard;
     let is_free = wanted && txn.get(&keys::inode(want)).is_none();
     match is_free {
@@ -136,7 +140,7 @@ fn fid_for(ctx: &Ctx<'_>, txn: &mut dyn Txn, want: Fid) -> Fid {
 
 /// Makes an inode without a name: an orphan. `dir` gives the inherited properties.
 pub fn make_nameless(ctx: &Ctx<'_>, txn: &mut dyn Txn, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
-    let mut inode = inode_from(fid_for(ctx, txn, seed.want), dir, seed);
+    let mut inode = inode_from(fid_for(ctx, txn, &seed), dir, seed);
     inode.attr.nlink = 0;
     assert!(inode.parents.is_empty(), "meta-I4: an inode without a name has no hint");
     totals::inode_made(txn);
@@ -144,7 +148,7 @@ pub fn make_nameless(ctx: &Ctx<'_>, txn: &mut dyn Txn, dir: &InodeRecord, seed: 
 }
 
 fn inode_from(fid: Fid, dir: &InodeRecord, seed: Seed<'_>) -> InodeRecord {
-    let Seed { kind, mode, umask, rdev, content, cred, now, want: _ } = seed;
+    let Seed { kind, mode, umask, rdev, content, cred, now, .. } = seed;
     let is_dir = kind == Kind::Dir;
     let (mode, gid) = inherited(kind, mode, &dir.attr, cred);
     assert!(mode & !MODE_BITS == 0, "a new inode has the bits of a mode only");

@@ -145,6 +145,7 @@ fn leave(
         cred: &req.cred,
         now: req.now,
         want: req.want,
+        may_want: false,
     };
     Ok(make_at(ctx, txn, from, (at, &req.name), seed)?.fid())
 }

@@ -27,6 +27,7 @@ pub fn symlink(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Symlink) -> Result<Inode, 
         cred: &cred,
         now,
         want,
+        may_want: false,
     };
     match make(ctx, txn, parent, &name, seed)? {
         Made::New(inode) => Ok(inode.to_wire()),

@@ -19,8 +19,17 @@ pub fn tmpfile(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Tmpfile) -> Result<OpenRep
     let dir = load_dir(txn, parent)?;
     access::need_change(&dir, &cred)?;
     need_room(ctx)?;
-    let seed =
-        Seed { kind: Kind::File, mode, umask, rdev: 0, content: Content::None, cred: &cred, now, want };
+    let seed = Seed {
+        kind: Kind::File,
+        mode,
+        umask,
+        rdev: 0,
+        content: Content::None,
+        cred: &cred,
+        now,
+        want,
+        may_want: false,
+    };
     let mut inode = make_nameless(ctx, txn, &dir, seed);
     inode.flags |= if exclusive { 0 } else { LINKABLE };
     txn.put(keys::orphan(inode.fid()), records::encode_orphan(ctx.session));

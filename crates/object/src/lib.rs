@@ -3,6 +3,7 @@
 //! - `cap`: makes and checks capabilities, with one key per file system.
 //! - `fence`: lease versions only rise; a request with a lower version than the object has seen is refused.
 //! - `slots`: exactly once: a repeated `(session, slot, sequence)` is answered from its record and never carried out again.
+//! - `ranges`: locks of byte ranges, for calls that cross objects.
 //! - `check`: ranges, lengths and counts of requests, before the OST locks or writes.
 //!
 //! Nothing here has a clock, a socket, a file or a thread; `now` is an argument.
@@ -12,6 +13,7 @@
 pub mod cap;
 pub mod check;
 pub mod fence;
+pub mod ranges;
 pub mod slots;
 
 pub use fence::LeaseVersion;

@@ -21,6 +21,7 @@ mod joined;
 mod list;
 mod ost;
 mod punch;
+mod range;
 mod read;
 mod reserve;
 mod scrub;
@@ -74,6 +75,7 @@ pub(crate) struct Core {
     incarnation: Incarnation,
     joined: RwLock<Option<Arc<Joined>>>,
     slot_locks: Vec<Mutex<()>>,
+    ranges: range::RangeLocks,
     settings: Settings,
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
@@ -130,6 +132,7 @@ impl Ost {
             scrubber: scrub::Scrubber::new(store.scrub()),
             store,
             joined: RwLock::default(),
+            ranges: Default::default(),
             slot_locks: (0..SLOT_LOCKS).map(|_| Mutex::default()).collect(),
             settings,
             bell: Default::default(),

@@ -1,5 +1,6 @@
 //! Read: verified bytes of an object, with their CRCs.
 
+use object::ranges::Access;
 use types::crc::fragment_count;
 use types::{Buf, Fault};
 use wire::Wire;
@@ -19,6 +20,8 @@ impl Core {
     ) -> Result<Served, Fault> {
         object::check::read(&r.object, r.offset, r.len)?;
         self.check_cap(ctx, &r.cap, &r.object, RIGHT_READ)?;
+        let end = r.offset.saturating_add(r.len.into());
+        self.await_range(ctx.head, r.lock, r.object, r.offset..end, Access::Read)?;
         let read =
             store::Read { object: r.object, offset: r.offset, len: r.len, gate: &gate_of(&r.cap, &r.object) };
         let mut crcs = Vec::new();

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use net::Answer;
 use types::{Buf, Code, Fault, Seq};
 use wire::object::{
-    DamageClear, DamageList, Destroy, Glimpse, Grant, List, Punch, Read, Release, ReportMissing, Reserve,
-    ScrubControl, Seek, Truncate, Verify, Write,
+    DamageClear, DamageList, Destroy, Glimpse, Grant, List, LockRange, Punch, Read, Release, ReportMissing,
+    Reserve, ScrubControl, Seek, Truncate, UnlockRange, Verify, Write,
 };
 use wire::ost::{OstSpace, OstStat};
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
@@ -107,6 +107,8 @@ impl Core {
         match head.call {
             Write::CALL => self.on_write(&ctx, parse(body)?, bulk, reply),
             Read::CALL => self.on_read(&ctx, parse(body)?, out, reply),
+            LockRange::CALL => self.on_lock_range(&ctx, parse(body)?, reply),
+            UnlockRange::CALL => self.on_unlock_range(&ctx, parse(body)?, reply),
             Truncate::CALL => self.on_truncate(&ctx, parse(body)?, reply),
             Grant::CALL => self.on_grant(&ctx, parse(body)?, reply),
             Reserve::CALL => self.on_reserve(&ctx, parse(body)?, reply),

@@ -66,6 +66,7 @@ impl Core {
             return Err(Fault::new(Code::Access, detail));
         }
         self.store.end_session(d.session)?;
+        self.ranges.forget(d.session);
         Empty {}.put(reply);
         Ok(Served::READ)
     }

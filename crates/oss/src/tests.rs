@@ -99,10 +99,11 @@ fn write_of(cap: Capability, offset: u64, data: &[u8]) -> Write {
         crcs: fragment_crcs(offset, data),
         mtime: Time::new(9, 0),
         granted: false,
+        lock: 0,
     }
 }
 fn read_of(cap: Capability, offset: u64, len: u32) -> Read {
-    Read { cap, object: object(), offset, len }
+    Read { cap, object: object(), offset, len, lock: 0 }
 }
 
 /// The parts of a reply.

@@ -1,5 +1,6 @@
 //! Write: bulk bytes to an object.
 
+use object::ranges::Access;
 use store::Written;
 use types::Fault;
 use wire::Wire;
@@ -20,9 +21,11 @@ impl Core {
         // 1. admit: the request's form and the capability.
         object::check::write(&w.object, w.offset, bulk.len(), w.crcs.len())?;
         self.check_cap(ctx, &w.cap, &w.object, RIGHT_WRITE)?;
-        // 2. once; 3. store: the lease version is checked again at the moment of the change.
+        // 2. once, and after locks of its range; 3. store: the lease version is checked again at the moment of the change.
         let len = || Ok(self.store.stat(w.object)?.map_or(0, |a| a.len));
         let done = self.once(ctx.head, len, |origin| {
+            let end = w.offset.saturating_add(bulk.len() as u64);
+            self.await_range(ctx.head, w.lock, w.object, w.offset..end, Access::Write)?;
             let write = store::Write {
                 object: w.object,
                 offset: w.offset,

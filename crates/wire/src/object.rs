@@ -37,6 +37,8 @@ bodies! {
         mtime: Time,
         /// The write may use the session's grant if there is no other free space.
         granted: bool,
+        /// The range lock under which it is sent (`LockRange`); 0: none.
+        lock: u64,
     }
     WriteReply {
         /// The object's length in bytes after the write.
@@ -51,14 +53,20 @@ bodies! {
     Grant { bytes: u64 }
     /// The kept bytes: fewer than requested if the target fills up, but no fewer than before unless that was requested.
     GrantReply { bytes: u64 }
-    /// Reads up to `len` bytes. The reply has no bytes past the object's end; holes are sent as zeros.
-    Read { cap: Capability, object: ObjectId, offset: u64, len: u32 }
+    /// Reads up to `len` bytes. The reply has no bytes past the object's end; holes are sent as zeros. `lock` as in `Write`.
+    Read { cap: Capability, object: ObjectId, offset: u64, len: u32, lock: u64 }
     ReadReply {
         /// False: the object does not exist (a hole, or damage if the layout's written bit is set).
         exists: bool,
         /// CRC of each fragment of the bulk bytes.
         crcs: Vec<u32>,
     }
+    /// Locks a range of an object for this session's call `lock`, which is not 0 (decision 0055). `write`: exclusively. Answered when it is
+    /// granted; `NotReady` asks to repeat it. Other requests wait for it. It ends after 5 s, or with a restart of the OST: requests that name
+    /// it are refused as `Fenced` then.
+    LockRange { cap: Capability, object: ObjectId, offset: u64, len: u64, write: bool, lock: u64 }
+    /// Ends the locks of this session's call `lock` on these objects. No error if they are not held.
+    UnlockRange { lock: u64, objects: Vec<ObjectId> }
     /// Cuts or extends an object to `len` bytes. An absent object stays absent.
     Truncate { cap: Capability, object: ObjectId, len: u64 }
     /// Reserves space for each page of the range that has none, so that a later write to it finds space. All or nothing. Creates the
@@ -208,4 +216,6 @@ calls! {
     0x030d Punch => Empty, mutate;
     0x030e Seek => SeekReply, read;
     0x030f ScrubControl => ScrubReply, read;
+    0x0330 LockRange => Empty, read;
+    0x0331 UnlockRange => Empty, read;
 }

@@ -56,7 +56,7 @@ numbered! {
     LeaseKind, "lease kind" {
         /// The content does not change.
         Shared = 1,
-        /// Several sessions write, each within one object at a time, and none caches anything (decision 0055).
+        /// Several sessions write, and none caches anything (decision 0055).
         Many = 2,
         /// No other session uses the content.
         Exclusive = 3,

@@ -50,7 +50,7 @@ macro_rules! all_types {
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
-                object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
+                object::LockRange, object::UnlockRange, object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,

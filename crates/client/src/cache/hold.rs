@@ -11,8 +11,10 @@
 //! client-CP3: a write of dirty pages is served at once, since the kernel waits for it.
 //! client-CP4: pages of a lease whose session has ended are old. They are dropped, and dirty ones among them are not written: other clients
 //!     may have changed the file since.
-//! client-CL8: under a many lease (decision 0055) calls write, and read what they know to be there, each within one object. No page of the
-//!     kernel comes under it. A call that needs more gives it back first, and asks for a lease of another kind.
+//! client-CL8: under a many lease (decision 0055) calls write, and read what they know to be there, in one request or under range locks
+//!     (client-RL1). No page of the kernel comes under it. A call that needs more gives it back first, and asks for a lease of another kind.
+//! client-CL9: an exclusive lease under which appends follow one another is kept for a moment, so that appenders at several clients take
+//!     turns by batches.
 //! client-CL4: a lease belongs to a *life*, which ends with the session or when this client is alone. A lease of another life is none.
 
 use std::ops::Range;
@@ -27,7 +29,7 @@ use wire::shared::LeaseKind;
 pub(crate) enum To {
     /// Shared with readers at other clients.
     Read,
-    /// Within one object at a time, also beside writers at other clients.
+    /// Beside writers at other clients.
     Many,
     /// Alone among all clients.
     Change,
@@ -62,6 +64,12 @@ impl From<LeaseKind> for To {
 
 /// client-CP2: how long a request for pages is held back. The kernel drops the pages of a gap in less, unless it waits for that request.
 const HELD_BACK: Duration = Duration::from_micros(300);
+/// client-CL9: some hundred appends; a program that waits for the file hardly notices it.
+pub(crate) const KEPT_FOR_APPENDS: Duration = Duration::from_millis(20);
+/// Appends that are further apart do not follow one another.
+const APPENDS_APART: Duration = Duration::from_millis(2);
+/// A client whose last append is not older asks for the lease in order to append, as far as can be told.
+const APPENDS_WAIT: Duration = Duration::from_secs(1);
 /// Least bytes of a gap, and most gaps of a file below its size.
 const GAP_BYTES_MIN: u64 = 4 << 20;
 const GAPS_MAX: u64 = 256;
@@ -128,6 +136,9 @@ struct State {
     has_old_pages: bool,
     /// client-CP2: the pass that drops them.
     clearing: Option<Clearing>,
+    /// client-CL9: of the present lease, and of the last append.
+    granted_at: Option<Instant>,
+    appended_at: Option<Instant>,
     /// A target refused what was known of the file, so the MDT is asked before the next use.
     is_doubtful: bool,
 }
@@ -305,6 +316,9 @@ impl Hold {
         state.to = if is_same { state.to.max(Some(to)) } else { Some(to) };
         state.is_wanted = state.is_asked_wanted || (is_same && state.is_wanted) || !is_kept;
         (state.token, state.life, state.is_doubtful) = (token, life, is_doubtful);
+        if !is_same {
+            state.granted_at = Some(Instant::now());
+        }
         state.users += 1;
         state.has_pages |= is_for_pages;
         self.changed.notify_all();
@@ -450,6 +464,27 @@ impl Hold {
             self.changed.notify_all();
         }
         self.begin_return(&mut state)
+    }
+
+    /// client-CL9: an append begins.
+    pub fn note_append(&self, now: Instant) {
+        self.state.lock().appended_at = Some(now);
+    }
+
+    /// client-CL9: the recall of this lease waits, until `KEPT_FOR_APPENDS` is over.
+    pub fn is_kept_for_appends(&self, token: u64, now: Instant) -> bool {
+        let state = self.state.lock();
+        let is_within = |at: Option<Instant>, time| at.is_some_and(|at| now < at + time);
+        let is_held = state.token == token && state.to == Some(To::Change);
+        match state.asking == Some(token) && state.token != token {
+            // Its notice overtook the answer.
+            true => is_within(state.appended_at, APPENDS_WAIT),
+            false => {
+                is_held
+                    && is_within(state.granted_at, KEPT_FOR_APPENDS)
+                    && is_within(state.appended_at, APPENDS_APART)
+            }
+        }
     }
 
     /// Another client wants the lease of this token.

@@ -24,7 +24,7 @@ use crate::Fs;
 use crate::cache::api::Handle;
 use crate::cache::content::Changing;
 use crate::cache::files::{File, Found};
-use crate::cache::hold::{Hold, Recalled, Return, To, Way, Wish};
+use crate::cache::hold::{Hold, KEPT_FOR_APPENDS, Recalled, Return, To, Way, Wish};
 use crate::session::request::Answer;
 use crate::wait_for_bell;
 
@@ -32,6 +32,8 @@ use crate::wait_for_bell;
 pub(crate) const KEPT_MAX: usize = 32_768;
 /// Threads that give leases back. One that waits for a target delays no other.
 pub(crate) const THREADS: usize = 8;
+/// client-CL9: how often a thread looks whether appends go on.
+const KEPT_LOOK: Duration = Duration::from_millis(1);
 /// Longest time of one try.
 pub(crate) const RETURN_MAX: Duration = Duration::from_secs(10);
 
@@ -482,6 +484,12 @@ impl Fs {
             return;
         }
         let file = self.files.get(fid);
+        // client-CL9.
+        let until = Instant::now() + KEPT_FOR_APPENDS;
+        let is_kept = |now| file.as_ref().is_some_and(|file| file.hold.is_kept_for_appends(token, now));
+        while !self.is_stopping() && is_kept(Instant::now()) && Instant::now() < until {
+            std::thread::sleep(KEPT_LOOK);
+        }
         match file.as_ref().map_or(Recalled::Unknown, |file| file.hold.recall(token)) {
             Recalled::Now(back) => file.iter().for_each(|file| self.give_back(file, back)),
             Recalled::Later => {}

@@ -98,6 +98,8 @@ sent!(
     wire::object::Release,
     wire::object::Punch,
     wire::object::Seek,
+    wire::object::LockRange,
+    wire::object::UnlockRange,
     wire::meta::AllocateInline,
     wire::meta::SeekInline,
     wire::object::List,

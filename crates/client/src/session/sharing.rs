@@ -63,6 +63,8 @@ pub(crate) struct Sharing {
     pub held: Mutex<Held>,
     /// client-CL4. It changes with the session, and when this client is alone again.
     life: AtomicU64,
+    /// The last number of a call under range locks (client-RL1).
+    pub range_locks: AtomicU64,
     /// Leases that other clients want.
     pub recalls: Recalls,
     pub guarded: Guarded,

@@ -137,7 +137,7 @@ impl Fs {
             }
             let len = (until - at).min(BULK_MAX as u64) as usize;
             self.fetch_inline(file, at, len, &mut buf, deadline).map_err(Stopped::Failed)?;
-            self.write_pieces(file, layout, cap, (at, &buf), Use::Free, deadline)
+            self.write_pieces(file, layout, cap, (at, &buf), Use::Free.into(), deadline)
                 .map_err(|halt| halt.stopped)?;
             at += buf.len() as u64;
         }

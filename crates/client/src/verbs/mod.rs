@@ -10,6 +10,7 @@ pub(crate) mod lookup;
 pub(crate) mod net;
 pub(crate) mod open;
 pub(crate) mod put;
+mod ranges;
 pub(crate) mod read;
 pub(crate) mod readdir;
 pub(crate) mod rename;

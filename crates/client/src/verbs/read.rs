@@ -22,6 +22,7 @@ use crate::session::request::{Patience, Pending};
 use crate::session::section::Section;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
+use crate::verbs::write::{Reach, reach};
 
 /// Most retries of one call. A file that many threads open at once changes its lease as often.
 const RESUMES_MAX: u32 = 64;
@@ -73,7 +74,7 @@ impl Fs {
         loop {
             let section = self.section_for(&opened.file, wish.clone(), deadline)?;
             let body = opened.file.share_body(deadline)?;
-            let stopped = match self.read_body(&opened.file, &body, offset, len, into, deadline) {
+            let stopped = match self.read_body(&opened.file, (&body, false), offset, len, into, deadline) {
                 Ok(()) => return Ok(()),
                 Err(stopped) => stopped,
             };
@@ -82,8 +83,7 @@ impl Fs {
         }
     }
 
-    /// client-CL8: reads under a many lease, if the range is one request to one object and is known to be in the file. False: another lease
-    /// is needed.
+    /// client-CL8: reads under a many lease, if the range is known to be in the file. False: another lease is needed.
     fn read_beside_writers(
         &self,
         file: &Arc<File>,
@@ -96,11 +96,11 @@ impl Fs {
         let body = file.share_body(deadline)?;
         let size = file.meta.lock().progress.size;
         let is_there = offset.checked_add(len as u64).is_some_and(|end| end <= size);
-        let is_one = |layout| pieces(layout, file.fid, offset, len).len() == 1;
-        if !is_there || !body.layout.as_ref().is_some_and(is_one) {
+        let reach = reach(file, &body, offset, len);
+        if !is_there || reach == Reach::File {
             return Ok(false);
         }
-        match self.read_body(file, &body, offset, len, into, deadline) {
+        match self.read_body(file, (&body, reach == Reach::Several), offset, len, into, deadline) {
             Ok(()) => Ok(true),
             Err(Stopped::Failed(fault)) => Err(fault),
             Err(_) => Ok(false),
@@ -132,10 +132,11 @@ impl Fs {
         }
     }
 
+    /// `is_locked`: under range locks.
     fn read_body(
         &self,
         file: &File,
-        body: &Body,
+        (body, is_locked): (&Body, bool),
         offset: u64,
         len: usize,
         into: &mut Buf,
@@ -166,9 +167,13 @@ impl Fs {
             let meta = file.meta.lock();
             pieces.iter_mut().for_each(|p| p.written |= meta.progress.has_written(p.object));
         }
-        let done = match pieces.as_slice() {
-            [piece] => self.read_piece(file, cap.clone(), piece, into, deadline),
-            pieces => self.read_pieces(file, &cap, offset, pieces, into, len, deadline),
+        let mut read = |lock| match pieces.as_slice() {
+            [piece] => self.read_piece(file, (cap.clone(), lock), piece, into, deadline),
+            pieces => self.read_pieces(file, (&cap, lock), offset, pieces, into, len, deadline),
+        };
+        let done = match is_locked {
+            true => self.under_locks(file, &cap, (&pieces, false), deadline, read),
+            false => read(0),
         };
         done.map_err(|stopped| stopped.with(&cap, layout))
     }
@@ -199,13 +204,14 @@ impl Fs {
     fn read_piece(
         &self,
         file: &File,
-        cap: Capability,
+        (cap, lock): (Capability, u64),
         piece: &Piece,
         into: &mut Buf,
         deadline: Instant,
     ) -> Result<(), Stopped> {
         let link = self.ost(piece.mirror, deadline)?;
-        let req = Read { cap, object: piece.object, offset: piece.object_offset, len: piece.len as u32 };
+        let (object, offset, len) = (piece.object, piece.object_offset, piece.len as u32);
+        let req = Read { cap, object, offset, len, lock };
         for _ in 0..CHECKSUM_TRIES {
             into.clear();
             let reply = link.exchange(file.fid, &req, &[], into, deadline)?.reply;
@@ -260,7 +266,7 @@ impl Fs {
     fn read_pieces(
         &self,
         file: &File,
-        cap: &Capability,
+        (cap, lock): (&Capability, u64),
         offset: u64,
         pieces: &[Piece],
         into: &mut Buf,
@@ -270,7 +276,7 @@ impl Fs {
         into.space(len);
         for window in pieces.chunks(IN_FLIGHT_MAX) {
             let mut bufs: Vec<Buf> = window.iter().map(|_| self.take_buf()).collect();
-            let outcome = self.read_window(file, cap, window, &mut bufs, deadline);
+            let outcome = self.read_window(file, (cap, lock), window, &mut bufs, deadline);
             for (piece, buf) in window.iter().zip(bufs) {
                 assert!(piece.file_offset >= offset, "pieces begin within the range that is read");
                 let at = (piece.file_offset - offset) as usize;
@@ -290,7 +296,7 @@ impl Fs {
     fn read_window(
         &self,
         file: &File,
-        cap: &Capability,
+        (cap, lock): (&Capability, u64),
         window: &[Piece],
         bufs: &mut [Buf],
         deadline: Instant,
@@ -300,6 +306,7 @@ impl Fs {
             object: p.object,
             offset: p.object_offset,
             len: p.len as u32,
+            lock,
         };
         let mut links = Vec::with_capacity(window.len());
         for piece in window {
@@ -322,7 +329,7 @@ impl Fs {
         // 3. Judge the answers. A piece whose bytes changed on the way is read again by itself.
         for ((piece, answer), buf) in window.iter().zip(answers).zip(bufs) {
             if !self.accept(cap, piece, &answer?.reply, buf, deadline)? {
-                self.read_piece(file, cap.clone(), piece, buf, deadline)?;
+                self.read_piece(file, (cap.clone(), lock), piece, buf, deadline)?;
             }
         }
         Ok(())

@@ -36,6 +36,30 @@ pub(crate) enum Use {
     Grant,
 }
 
+/// Of requests to objects: the space that they may use, and the range lock under which they are sent (0: none).
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    space: Use,
+    lock: u64,
+}
+
+impl From<Use> for How {
+    fn from(space: Use) -> How {
+        How { space, lock: 0 }
+    }
+}
+
+/// The objects that a call reaches, and whether it may go on beside other writers (client-CL8).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// One request to one object, which its OST carries out whole.
+    One,
+    /// Several requests, under range locks.
+    Several,
+    /// It needs the file for itself.
+    File,
+}
+
 /// The place of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -166,11 +190,16 @@ impl Fs {
         let mut to = match place {
             Place::To(meta::Place::At(offset)) if self.is_shared() && !has_pages => {
                 let body = file.share_body(deadline)?;
-                if is_in_one_object(file, &body, offset, data.len()) { To::Many } else { To::Change }
+                if reach(file, &body, offset, data.len()) == Reach::File { To::Change } else { To::Many }
             }
             _ => To::Change,
         };
+        let is_append = matches!(place, END | Place::EndAt(_));
         loop {
+            // client-CL9: also of the time before the lease is granted.
+            if is_append && self.is_shared() {
+                file.hold.note_append(Instant::now());
+            }
             let pages = match place {
                 Place::To(meta::Place::Within(_)) => Pages::Written,
                 Place::To(meta::Place::At(offset)) | Place::EndAt(offset) if has_pages => {
@@ -181,6 +210,9 @@ impl Fs {
             };
             let wish = Wish { to, pages };
             let section = self.section_for(file, wish, deadline)?;
+            if is_append && section.is_among_others() {
+                file.hold.note_append(Instant::now());
+            }
             let seen_end = if let Place::EndAt(end) = place { Some(end) } else { None };
             let place = match place {
                 // No lock is held between two tries. Another client may have come, written behind that end, and left again.
@@ -206,7 +238,7 @@ impl Fs {
                         self.files.enqueue(file);
                         return Ok(part.len);
                     }
-                    (end, self.write_body(file, &body, place, rest, deadline))
+                    (end, self.write_body(file, &body, (place, false), rest, deadline))
                 }
                 meta::Place::At(offset) => {
                     let at = offset + part.len as u64;
@@ -214,25 +246,27 @@ impl Fs {
                         self.tidy_gap(file, at, deadline);
                     }
                     let body = file.share_body(deadline)?;
-                    let is_whole = is_in_one_object(file, &body, at, rest.len());
+                    let (is_many, reach) = (section.is_many(), reach(file, &body, at, rest.len()));
                     // client-CL8.
-                    if section.is_many() && !is_whole {
+                    if is_many && reach == Reach::File {
                         to = To::Change;
                         continue;
                     }
                     let place = meta::Place::At(at);
                     // client-W1.
-                    let is_free = has_pages || body.layout.is_none();
-                    let _whole = (!is_free).then(|| file.keep_whole(is_whole, deadline)).transpose()?;
-                    (at, self.write_body(file, &body, place, rest, deadline))
+                    let is_ordered = is_many || has_pages || body.layout.is_none();
+                    let is_one = reach == Reach::One;
+                    let _whole = (!is_ordered).then(|| file.keep_whole(is_one, deadline)).transpose()?;
+                    let is_locked = is_many && reach == Reach::Several;
+                    (at, self.write_body(file, &body, (place, is_locked), rest, deadline))
                 }
                 meta::Place::Within(offset) => {
                     let at = offset + part.len as u64;
                     let body = file.share_body(deadline)?;
-                    (at, self.write_body(file, &body, meta::Place::Within(at), rest, deadline))
+                    (at, self.write_body(file, &body, (meta::Place::Within(at), false), rest, deadline))
                 }
             };
-            if done.is_err() {
+            if done.is_err() && !section.is_many() {
                 self.tidy_up(file, deadline);
             }
             let Halt { stopped, reached, is_unknown } = match done {
@@ -243,13 +277,17 @@ impl Fs {
                 Err(halt) => halt,
             };
             part.is_unknown |= is_unknown;
-            tries.want = Want { at: at + reached as u64, len: (rest.len() - reached) as u64 };
-            (part.len, part.end) = (part.len + reached, at + reached as u64);
-            // client-CL8: what the write needs beyond its object is done under the exclusive lease.
-            if section.is_many() && !matches!(stopped, Stopped::Refresh(_) | Stopped::Failed(_)) {
-                to = To::Change;
+            if section.is_many() {
+                // client-RL2: the whole is written anew. client-CL8: what it needs beyond that is done under the exclusive lease.
+                let is_again = matches!(stopped, Stopped::Refresh(_) | Stopped::Failed(_));
+                match is_again && !file.meta.lock().overshot {
+                    true => self.resume(section, stopped, &mut tries)?,
+                    false => to = To::Change,
+                }
                 continue;
             }
+            tries.want = Want { at: at + reached as u64, len: (rest.len() - reached) as u64 };
+            (part.len, part.end) = (part.len + reached, at + reached as u64);
             self.resume(section, stopped, &mut tries)?;
         }
     }
@@ -280,12 +318,12 @@ impl Fs {
         }
     }
 
-    /// Writes while the caller holds the body: exclusive if `place` is the file's end.
+    /// Writes while the caller holds the body: exclusive if `place` is the file's end. `is_locked`: under range locks.
     fn write_body(
         &self,
         file: &Arc<File>,
         body: &Body,
-        place: meta::Place,
+        (place, is_locked): (meta::Place, bool),
         data: &[u8],
         deadline: Instant,
     ) -> Result<(), Halt> {
@@ -313,8 +351,16 @@ impl Fs {
             }
             meta.cap.clone().ok_or(Stopped::Refresh(None))?
         };
-        self.write_pieces(file, layout, &cap, (offset, data), space, deadline)
-            .map_err(|halt| halt.with(&cap, layout))
+        let write =
+            |lock| self.write_pieces(file, layout, &cap, (offset, data), How { space, lock }, deadline);
+        let done = match is_locked {
+            true => {
+                let pieces = pieces(layout, file.fid, offset, data.len());
+                self.under_locks(file, &cap, (&pieces, true), deadline, write)
+            }
+            false => write(0),
+        };
+        done.map_err(|halt| halt.with(&cap, layout))
     }
 
     /// Writes inline content. `in_section`: this client is in the file's section, or alone.
@@ -378,7 +424,7 @@ impl Fs {
         layout: &Layout,
         cap: &Capability,
         (offset, data): (u64, &[u8]),
-        space: Use,
+        How { space, lock }: How,
         deadline: Instant,
     ) -> Result<(), Halt> {
         let now = self.now();
@@ -400,10 +446,10 @@ impl Fs {
             let bytes = |p: &Piece| &data[(p.file_offset - offset) as usize..][..p.len];
             let answers = match (window, links.as_slice()) {
                 ([piece], [link]) => {
-                    let req = request(cap, piece, bytes(piece), now, shares.first());
+                    let req = request(cap, piece, (bytes(piece), lock), now, shares.first());
                     vec![link.exchange(file.fid, &req, bytes(piece), &mut Buf::new(), deadline)]
                 }
-                _ => self.write_window(file, cap, window, &links, &bytes, &shares, now, deadline),
+                _ => self.write_window(file, (cap, lock), window, &links, &bytes, &shares, now, deadline),
             };
             for ((share, link), answer) in shares.iter().zip(&links).zip(&answers) {
                 link.granted.answered(*share, answer);
@@ -418,7 +464,7 @@ impl Fs {
     fn write_window<'d>(
         &self,
         file: &File,
-        cap: &Capability,
+        (cap, lock): (&Capability, u64),
         window: &[Piece],
         links: &[Arc<Link>],
         bytes: &dyn Fn(&Piece) -> &'d [u8],
@@ -431,7 +477,7 @@ impl Fs {
         let mut pending = Vec::with_capacity(window.len());
         let (mut is_any_slot_held, mut is_any_under_way) = (false, false);
         for (i, ((piece, link), into)) in window.iter().zip(links).zip(&mut bufs).enumerate() {
-            let req = request(cap, piece, bytes(piece), now, shares.get(i));
+            let req = request(cap, piece, (bytes(piece), lock), now, shares.get(i));
             let patience = Patience::of(is_any_slot_held);
             let mut made = Pending::new(link, file.fid, &req, bytes(piece), into, deadline, patience);
             if let Ok(Some(p)) = &mut made {
@@ -500,11 +546,19 @@ impl Fs {
     }
 }
 
-/// client-CL8: a write that is one request to one object, and leaves nothing else to do.
-fn is_in_one_object(file: &File, body: &Body, offset: u64, len: usize) -> bool {
-    let Some(layout) = body.layout.as_ref().filter(|_| body.is_loaded) else { return false };
-    let is_small = len <= BULK_MAX && offset.checked_add(len as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
-    is_small && !file.meta.lock().overshot && pieces(layout, file.fid, offset, len).len() == 1
+/// client-CL8: what a call on objects reaches.
+pub(crate) fn reach(file: &File, body: &Body, offset: u64, len: usize) -> Reach {
+    let Some(layout) = body.layout.as_ref().filter(|_| body.is_loaded) else { return Reach::File };
+    let is_in_range = offset.checked_add(len as u64).is_some_and(|end| end <= FILE_SIZE_MAX);
+    if !is_in_range || len > IN_FLIGHT_MAX * BULK_MAX || file.meta.lock().overshot {
+        return Reach::File;
+    }
+    match pieces(layout, file.fid, offset, len).len() {
+        1 => Reach::One,
+        // One window, so that the locks are held for a round trip.
+        2..=IN_FLIGHT_MAX => Reach::Several,
+        _ => Reach::File,
+    }
 }
 
 fn too_big(file: &File, offset: u64, data: &[u8]) -> Fault {
@@ -519,7 +573,13 @@ fn share(piece: &Piece, link: &Link) -> Share {
     link.granted.take((end - begin) * page, Instant::now())
 }
 
-fn request(cap: &Capability, piece: &Piece, bytes: &[u8], mtime: Time, share: Option<&Share>) -> Write {
+fn request(
+    cap: &Capability,
+    piece: &Piece,
+    (bytes, lock): (&[u8], u64),
+    mtime: Time,
+    share: Option<&Share>,
+) -> Write {
     let crcs = fragment_crcs(piece.object_offset, bytes);
     Write {
         cap: cap.clone(),
@@ -528,5 +588,6 @@ fn request(cap: &Capability, piece: &Piece, bytes: &[u8], mtime: Time, share: Op
         crcs,
         mtime,
         granted: share.is_some_and(|s| s.bytes > 0),
+        lock,
     }
 }

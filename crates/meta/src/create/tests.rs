@@ -153,6 +153,27 @@ fn a_replay_makes_the_same_file_again() {
     assert!(fresh.open.inode.attr.fid != Fid(700) && !w.has(keys::inode(Fid(700))));
 }
 
+/// A client makes files under fids that it was given, and asks again if it has no answer.
+#[test]
+fn a_file_is_made_once_under_the_fid_that_its_client_was_given() {
+    let mut w = World::new();
+    let want = Fid(500);
+    let make =
+        |w: &mut World, name: &str| create_with(w, b"bytes", |r| (r.name, r.want) = (bytes(name), want));
+    let first = make(&mut w, "f").expect("made");
+    assert_eq!(first.inode.attr.fid, want);
+    assert_eq!(make(&mut w, "f").expect("its own work").inode.attr, first.inode.attr);
+    // The fid is in use.
+    assert_ne!(make(&mut w, "g").expect("made").inode.attr.fid, want);
+    assert_eq!(create_with(&mut w, b"", |r| r.name = bytes("f")), Err(Code::Exists));
+    // A judged session is given none.
+    w.judged = Some(ALICE);
+    w.set_mode(ROOT, 0o777);
+    w.who = ALICE;
+    let other = create_with(&mut w, b"", |r| (r.name, r.want) = (bytes("h"), Fid(700))).expect("made");
+    assert_ne!(other.inode.attr.fid, Fid(700));
+}
+
 /// [S-claims] A false replay flag gives no access to another user's file.
 #[test]
 fn a_judged_session_replays_its_own_files_only() {

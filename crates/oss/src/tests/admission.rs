@@ -43,7 +43,7 @@ fn no_call_is_carried_out_without_a_capability_for_it() {
     }
     assert_eq!(rig.ask(&Truncate { cap: cap_with(RIGHT_READ, 1), object: o, len: 0 }).code(), Code::Fenced);
     let other = ObjectId { generation: Generation(2), ..o };
-    assert_eq!(rig.ask(&Read { cap: rw(), object: other, offset: 0, len: 1 }).code(), Code::Fenced);
+    assert_eq!(rig.ask(&Read { cap: rw(), object: other, offset: 0, len: 1, lock: 0 }).code(), Code::Fenced);
     assert_eq!(rig.ask(&Glimpse { cap: rw(), objects: vec![o, other] }).code(), Code::Fenced);
     assert_eq!(rig.read(0, 10), b"data", "none of it did anything");
     assert_eq!(rig.attach().slots[2], 1);
@@ -141,4 +141,46 @@ fn malformed_requests_are_refused_and_never_panic() {
     // Some of the bodies were well formed by chance; the target lives and serves.
     rig.write(2, 0, b"again").ok();
     assert_eq!(rig.read(0, 5), b"again");
+}
+
+/// object-R2, object-R3, oss-RL1: one session locks a range; another's requests there come later, and its own name the lock.
+#[test]
+fn requests_wait_for_a_range_lock_and_those_under_it_do_not() {
+    let rig = Rig::new();
+    let sequence = std::cell::Cell::new(0);
+    let put = |lock, offset, data: &[u8]| {
+        sequence.set(sequence.get() + 1);
+        let said = rig.say(slotted(sequence.get()), &Write { lock, ..write_of(rw(), offset, data) }, data);
+        // A refused request leaves its slot as it was.
+        sequence.set(sequence.get() - u32::from(said.reply.is_err()));
+        said.code()
+    };
+    let get = |lock, offset, len| rig.ask(&Read { lock, ..read_of(rw(), offset, len) }).code();
+    let lock = |write, lock| LockRange { cap: rw(), object: object(), offset: 0, len: 4096, write, lock };
+    assert_eq!(put(0, 0, &[1; 8192]), Code::Ok);
+    assert_eq!([rig.ask(&lock(true, 7)).code(), rig.ask(&lock(true, 7)).code()], [Code::Ok; 2], "a repeat");
+    assert_eq!(rig.ask(&lock(false, 8)).code(), Code::NotReady);
+    assert_eq!([put(0, 4000, &[2; 200]), get(0, 0, 10)], [Code::NotReady; 2]);
+    assert_eq!(
+        [get(0, 4096, 10), put(7, 0, &[3; 4096]), get(7, 5, 10)],
+        [Code::Ok; 3],
+        "past it, and under it"
+    );
+    assert_eq!([put(8, 0, &[3; 4096]), get(7, 0, 5000)], [Code::Fenced; 2], "another lock, and too much");
+    rig.ask(&UnlockRange { lock: 7, objects: vec![object()] }).ok();
+    assert_eq!(get(0, 0, 10), Code::Ok);
+    assert_eq!([rig.ask(&lock(false, 8)).code(), get(0, 0, 10)], [Code::Ok; 2], "readers go together");
+    assert_eq!([put(0, 0, b"x"), put(8, 0, b"x")], [Code::NotReady, Code::Fenced]);
+    // Capabilities count as for any request.
+    let cap = cap_with(RIGHT_READ, 1);
+    assert_eq!(rig.ask(&LockRange { cap, ..lock(true, 9) }).code(), Code::Fenced);
+    for bad in [
+        LockRange { len: 0, ..lock(true, 9) },
+        lock(true, 0),
+        LockRange { offset: u64::MAX, ..lock(true, 9) },
+    ] {
+        assert_eq!(rig.ask(&bad).code(), Code::BadRequest);
+    }
+    let many = UnlockRange { lock: 8, objects: vec![object(); 5000] };
+    assert_eq!(rig.ask(&many).code(), Code::TooMuch);
 }

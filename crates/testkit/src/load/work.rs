@@ -166,7 +166,7 @@ impl Work {
                 };
                 let bytes = content(n, self.writes + 1);
                 let crcs = fragment_crcs(0, &bytes);
-                let req = Write { cap, object, offset: 0, crcs, mtime: now, granted: false };
+                let req = Write { cap, object, offset: 0, crcs, mtime: now, granted: false, lock: 0 };
                 let said = ost.exchange(id, sequence, &req, &bytes, &mut Buf::new());
                 said.map(|_| self.writes += 1)
             }
@@ -174,7 +174,7 @@ impl Work {
                 let (Some(cap), Some(object)) = (own.cap.clone(), own.object) else {
                     return Said::Refused(wrong("the session's file has no objects"));
                 };
-                let req = Read { cap, object, offset: 0, len: WRITE_BYTES as u32 };
+                let req = Read { cap, object, offset: 0, len: WRITE_BYTES as u32, lock: 0 };
                 let mut bytes = Buf::new();
                 match ost.exchange(id, 0, &req, &[], &mut bytes) {
                     Said::Done(read) if verify_fragments(0, &bytes, &read.crcs).is_err() => {

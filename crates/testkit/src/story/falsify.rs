@@ -21,8 +21,15 @@ impl Story {
         let peer = Fabric::new(Some(seat.hub().clone())).peer(target).expect("it runs");
         let head = Header { fs: self.fs_id(), target, ..Header::default() };
         let crcs = fragment_crcs(0, data);
-        let req =
-            Write { cap: self.admin(), object, offset: 0, crcs, mtime: Time::default(), granted: false };
+        let req = Write {
+            cap: self.admin(),
+            object,
+            offset: 0,
+            crcs,
+            mtime: Time::default(),
+            granted: false,
+            lock: 0,
+        };
         let said = rpc::call(&*peer, head, &req, data, &mut Buf::new(), Instant::now() + PATIENCE);
         said.expect("a call in this process arrives").2.expect("an OST obeys its servers");
     }

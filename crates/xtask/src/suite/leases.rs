@@ -17,6 +17,7 @@ use super::{Bench, Needs, Test, skip};
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages)),
     (Needs::Only(Wiring::Two), ("leases::small_files_are_seen_elsewhere_at_once", shipped)),
+    (Needs::Only(Wiring::Two), ("leases::two_mounts_write_one_file_in_strides", strides)),
 ];
 
 pub const OWN: &[(Needs, Test)] = &[
@@ -70,6 +71,50 @@ fn shipped(b: &mut Bench) -> Result<()> {
         ensure!(!dir.exists(), "a directory that the other mount has removed");
     }
     Ok(fs::remove_dir_all(base)?)
+}
+
+/// [S-several-mounts] Two mounts write one file beside each other, at strides that cross stripes and such that do not. Sizes are right at once,
+/// and both read what both wrote.
+fn strides(b: &mut Bench) -> Result<()> {
+    const ROUNDS: usize = 40;
+    let dir = b.dir("strides")?;
+    let there = b.look(&dir);
+    let byte = |n: usize| (n % 251) as u8 + 1;
+    for (name, layout, len) in
+        [("hard", "-c 2 -S 64k", 47_008), ("narrow", "-c 1", 47_008), ("aligned", "-c 2 -S 1m", 1 << 20)]
+    {
+        let paths = [dir.join(name), there.join(name)];
+        File::create(&paths[0])?;
+        rustix::fs::setxattr(&paths[0], "stria.layout", layout.as_bytes(), rustix::fs::XattrFlags::empty())?;
+        let write = |path: &Path, who: usize| -> Result<()> {
+            let file = File::options().read(true).write(true).open(path)?;
+            for n in (who..2 * ROUNDS).step_by(2) {
+                let (at, data) = ((n * len) as u64, vec![byte(n); len]);
+                file.write_all_at(&data, at)?;
+                let mut back = vec![0; len];
+                file.read_exact_at(&mut back, at)?;
+                ensure!(back == data, "{name}: the mount does not read what it wrote at {at}");
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| -> Result<()> {
+            let writers = [0, 1].map(|who| {
+                scope.spawn({
+                    let path = &paths[who];
+                    move || write(path, who)
+                })
+            });
+            writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
+        })?;
+        for path in &paths {
+            let size = fs::metadata(path)?.len();
+            ensure!(size == (2 * ROUNDS * len) as u64, "{}: {size} bytes", path.display());
+            let all = fs::read(path)?;
+            let is_right = |(n, part): (usize, &[u8])| part.iter().all(|b| *b == byte(n));
+            ensure!(all.chunks(len).enumerate().all(is_right), "{}: other bytes", path.display());
+        }
+    }
+    Ok(())
 }
 
 /// The term, and what two keep-alives and a busy machine take.

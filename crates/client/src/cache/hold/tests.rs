@@ -233,3 +233,24 @@ fn cl8_a_client_with_pages_asks_for_the_exclusive_lease() {
     hold.granted((1, To::Change, LIFE), true, false, false);
     assert!(hold.is_exclusive(LIFE));
 }
+
+#[test]
+fn cl9_a_lease_is_kept_while_appends_follow_one_another() {
+    let (hold, now) = (Hold::default(), Instant::now());
+    assert!(!hold.is_kept_for_appends(1, now));
+    hold.note_append(now);
+    asks(&hold, To::Change, 1);
+    assert!(
+        hold.is_kept_for_appends(1, now) && !hold.is_kept_for_appends(2, now),
+        "the recall overtook the grant"
+    );
+    hold.granted((1, To::Change, LIFE), true, false, false);
+    let at = |ms| now + Duration::from_millis(ms);
+    hold.note_append(at(5));
+    assert!(hold.is_kept_for_appends(1, at(6)) && !hold.is_kept_for_appends(1, at(8)), "no append follows");
+    hold.note_append(now + KEPT_FOR_APPENDS * 2);
+    assert!(!hold.is_kept_for_appends(1, now + KEPT_FOR_APPENDS * 2), "not for longer");
+    let hold = granted(To::Many, 1);
+    hold.note_append(Instant::now());
+    assert!(!hold.is_kept_for_appends(1, Instant::now()));
+}
