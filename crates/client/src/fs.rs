@@ -182,8 +182,13 @@ impl Fs {
 
     /// Reports outstanding updates, and ends the session. Returns after at most 10 s, with the first error.
     pub fn shutdown(&self) -> Result<(), Fault> {
-        let deadline = Instant::now() + self.settings.op_timeout.min(SHUTDOWN_MAX);
+        let most = self.settings.op_timeout.min(SHUTDOWN_MAX);
+        if !self.settings.observer {
+            // While the threads run: some of them may wait for that.
+            _ = self.ship_all(Instant::now() + most);
+        }
         self.end_threads();
+        let deadline = Instant::now() + most;
         if self.settings.observer {
             return Ok(());
         }

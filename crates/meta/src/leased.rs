@@ -45,6 +45,19 @@ pub fn concerned(view: &dyn View, call: u16, body: &[u8]) -> Vec<Fid> {
             }
             Err(_) => vec![],
         },
+        // It may have attributes of directories in it.
+        ReadDir::CALL => ReadDir::from_bytes(body).map_or(vec![], |req| {
+            let mut dirs = vec![req.dir];
+            let (begin, end) = (keys::entry_after(req.dir, req.cookie), keys::entries_end(req.dir));
+            let mut left = (req.max as usize).clamp(1, ENTRIES_MAX);
+            view.range(&begin, &end, &mut |_, value| {
+                let entry = EntryRecord::decode(value).ok().filter(|entry| entry.kind == Kind::Dir);
+                dirs.extend(entry.map(|entry| entry.fid));
+                left -= 1;
+                left > 0
+            });
+            dirs
+        }),
         Link::CALL => Link::from_bytes(body).map_or(vec![], |req| vec![req.fid, req.parent]),
         _ => {
             // Each of the other bodies begins with what it is about.

@@ -92,8 +92,6 @@ bodies! {
         inline_max: u32,
         /// The number of the lease. 0: there is none, since the client is alone.
         number: u64,
-        /// The directory that it lies in.
-        parent: Fid,
     }
     /// All changes in the directory are shipped, and no more are made before the MDT hears of them.
     LeaveDir { dir: Fid, number: u64 }

@@ -35,7 +35,7 @@ bodies! {
         more: bool,
     }
     /// A lease that `LeaseDir` gave.
-    HeldDir { dir: Fid, parent: Fid, number: u64 }
+    HeldDir { dir: Fid, number: u64 }
     OpenFile { fid: Fid, write: bool }
     HeldSection { fid: Fid, token: u64, kind: LeaseKind }
     /// The session uses this incarnation of `target`. It has replayed all requests that the target lost of entries below `next` of its

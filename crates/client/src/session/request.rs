@@ -13,7 +13,7 @@ use net::{Call, NetError, Peer, Ticket};
 use plan::replay::Kept;
 use plan::retry::{Ended, Next, next};
 use plan::settle::Mark;
-use types::{Buf, Code, Fault, Fid, Incarnation, Seq};
+use types::{Buf, Code, Fault, Fid, Incarnation, Seq, SessionId};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::Inode;
@@ -53,6 +53,8 @@ pub(crate) struct Pending<'a, R: Sent> {
     /// What the answer has that may be cached: a name in a directory, or attributes.
     wish: (Fid, Option<Box<[u8]>>),
     since: Since,
+    /// As it was made.
+    session: SessionId,
     change: Option<OwnChange<'a>>,
     of: PhantomData<R>,
 }
@@ -125,6 +127,7 @@ impl<'a, R: Sent> Pending<'a, R> {
             is_unknown: false,
             wish,
             since,
+            session: link.session(),
             change,
             of: PhantomData,
         }))
@@ -273,6 +276,9 @@ impl<'a, R: Sent> Pending<'a, R> {
     /// Attaches if needed and stamps session and incarnation.
     fn aim(&mut self) -> Result<Arc<dyn Peer>, Fault> {
         let (peer, incarnation) = self.link.ready(self.call.deadline)?;
+        if R::IS_LATE && self.link.session() != self.session {
+            return Err(Fault::new(Code::NoSession, "the session in which this change was made was ended"));
+        }
         self.call.head.incarnation = incarnation;
         self.call.head.session = self.link.session();
         Ok(peer)

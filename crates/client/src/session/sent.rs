@@ -53,6 +53,8 @@ pub(crate) trait Sent: Request {
     const REMOVES: bool = false;
     /// It changes names: a client's changes of names are carried out in their order.
     const NAMES: bool = false;
+    /// It is sent later than its change was made, and only in the session of that (client-U8).
+    const IS_LATE: bool = false;
     /// What bears on it of the changes that wait.
     fn after(&self, fid: Fid) -> After {
         match Self::NAMES {

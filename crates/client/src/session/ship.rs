@@ -63,6 +63,7 @@ impl<R: Sent> Sent for Late<R> {
         vec![]
     }
     const NAMES: bool = R::NAMES;
+    const IS_LATE: bool = true;
     fn after(&self, _: Fid) -> After {
         After::Nothing
     }
@@ -78,7 +79,7 @@ impl Fs {
         let mdt = self.mdt(dir).ok().filter(|mdt| mdt.keeps() && mdt.is_attached())?;
         match self.id.unshipped.may(dir, TRIES) {
             May::There => None,
-            May::Here(lease) => Some(lease),
+            May::Here(lease) => Some(lease).filter(|lease| lease.number > 0 || !self.is_shared()),
             May::Ask => self.ask_for_dir(&mdt, dir, deadline),
         }
     }
@@ -88,19 +89,19 @@ impl Fs {
         let (seasons, times) = (self.seasons_shared(), sharing.times_told());
         let asked = mdt.ask(dir, &LeaseDir { dir, count: LEASED_FIDS_MAX }, deadline);
         let Some(Answer { reply, mark, .. }) = asked.ok().filter(|answer| answer.reply.count > 0) else {
-            unshipped.leased(dir, None);
+            unshipped.leased(dir, None, || false);
             return None;
         };
-        let LeaseDirReply { first, count, inline_max, number, parent } = reply;
-        let lease = DirLease { number, parent, inline_max };
-        let is_given = unshipped.leased(dir, Some((lease, first.0..first.0 + u64::from(count))));
+        let LeaseDirReply { first, count, inline_max, number } = reply;
+        let lease = DirLease { number, inline_max };
         // A restarted MDT is told of the leases that it finds here. Others that came meanwhile found none.
-        let is_so =
-            self.seasons_shared() == seasons && sharing.times_told() == times && mdt.is_in(mark.incarnation);
-        if is_given && is_so {
+        let is_so = || {
+            let is_same = self.seasons_shared() == seasons && sharing.times_told() == times;
+            is_same && mdt.is_in(mark.incarnation) && (number > 0 || !self.is_shared())
+        };
+        if unshipped.leased(dir, Some((lease, first.0..first.0 + u64::from(count))), is_so) {
             return Some(lease);
         }
-        unshipped.end_lease(dir);
         if number > 0 {
             self.leave_dir(dir, number);
         }
@@ -143,6 +144,10 @@ impl Fs {
         if !self.id.unshipped.wait_for_room(deadline) {
             return Some(Err(slow()));
         }
+        // Looked at again under the lease: another client may have made it before that was granted.
+        if !matches!(self.id.leased.name(parent, name), Some((Known::Absent, _))) {
+            return None;
+        }
         let fid = self.id.unshipped.take_fid()?;
         let (before, now, mode) = (self.xattrs_set(), self.now(), bits & MODE_BITS);
         let attr = Attr {
@@ -165,7 +170,10 @@ impl Fs {
         {
             let mut body = match file.own_body(deadline) {
                 Ok(body) => body,
-                Err(fault) => return Some(Err(fault)),
+                Err(fault) => {
+                    self.files.unpin(&file, why);
+                    return Some(Err(fault));
+                }
             };
             (body.is_loaded, body.layout) = (true, None);
             let mut meta = file.meta.lock();
@@ -177,7 +185,8 @@ impl Fs {
         let what = What::Make { file: file.clone(), attr, umask, mode, bytes: vec![] };
         // The MDT notes it as open here when it hears of it.
         _ = self.id.sharing.note_open(&file);
-        if !self.id.unshipped.add(lease, Change::new((parent, name), fid, now, cred, what)) {
+        if !self.id.unshipped.add(lease, Change::new((parent, name), fid, (self.session(), now), cred, what))
+        {
             self.files.unpin(&file, why);
             return None;
         }
@@ -250,8 +259,17 @@ impl Fs {
         if self.files.is_held(fid) {
             return None;
         }
+        // As in `make_here`.
+        match self.id.leased.name(parent, name) {
+            Some((Known::There(found, Some(again)), _)) if found == fid && again.attr.nlink == 1 => {}
+            _ => return None,
+        }
         let now = self.now();
-        if !self.id.unshipped.add(lease, Change::new((parent, name), fid, now, cred, What::Remove)) {
+        if !self
+            .id
+            .unshipped
+            .add(lease, Change::new((parent, name), fid, (self.session(), now), cred, What::Remove))
+        {
             return None;
         }
         self.id.gone.remember(Attr { nlink: 0, ctime: now, ..*attr });
@@ -286,8 +304,17 @@ impl Fs {
     fn ship_some(&self, deadline: Instant) -> bool {
         let unshipped = &self.id.unshipped;
         let Ok(mdt) = self.mdt(Fid::ROOT) else { return false };
-        let changes = unshipped.take(self.is_stopping());
+        let mut changes = unshipped.take(self.is_stopping());
         let mut is_answered = !changes.is_empty();
+        // client-U8.
+        changes.retain(|(at, change)| {
+            let is_ours = change.session == self.session();
+            if !is_ours {
+                self.lose(change, "its session was ended");
+                unshipped.sent(*at, true);
+            }
+            is_ours
+        });
         let (makes, removes): (Vec<_>, Vec<_>) =
             changes.iter().partition(|(_, change)| matches!(change.what, What::Make { .. }));
         // A frame has changes of one kind.
@@ -329,7 +356,10 @@ impl Fs {
                 meta.flags = inode.flags;
                 meta.saw(mark);
                 drop(meta);
-                if inode.attr.fid != change.fid {
+                self.id.leased.shipped(change.parent);
+                if change.is_repeat && inode.attr.size != attr.size {
+                    self.lose(change, "the MDT has it with another length");
+                } else if inode.attr.fid != change.fid {
                     self.lose(change, "the MDT gave it another number; run fsck");
                 } else if inode.attr != *attr && !change.is_repeat {
                     // client-U5. A change of the directory came between; what is cached goes.
@@ -354,6 +384,7 @@ impl Fs {
     ) -> bool {
         match answer {
             Ok(answer) => {
+                self.id.leased.shipped(change.parent);
                 gone.push(answer.reply);
                 true
             }

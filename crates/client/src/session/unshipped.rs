@@ -3,20 +3,21 @@
 //!
 //! client-U1: changes are shipped in the order in which they were made. One that does not depend on another may share a frame with it.
 //! client-U2: a request to the MDT that a change may bear on waits until that change is shipped. Requests that change names wait for all.
-//! client-U3: the content of a new file changes here only until the file is under way. So a file that is open is not sent yet if it is young and no
+//! client-U3: the content of a new file changes here only until the file is sent for the first time. So a file that is open is not sent yet if it is young and no
 //!     call waits.
 //! client-U4: a change is made here only while the directory's lease stands, which is looked at in the same step. The lease ends when the
 //!     directory's attributes change, with the session, when another client wants it, and before others come in (client-H2).
+//! client-U8: a change is sent in the session in which it was made, and in no later one: others may have changed the name since.
 //! client-U7: beside other clients a file is removed here only if it was made under the same lease: no other client knows it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use net::Bell;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use types::{Attr, Cred, Fid, Time};
+use types::{Attr, Cred, Fid, SessionId, Time};
 use wire::shared::HeldDir;
 
 use crate::cache::files::File;
@@ -60,15 +61,23 @@ pub(crate) struct Change {
     pub what: What,
     /// It was sent before, without an answer.
     pub is_repeat: bool,
+    /// client-U8.
+    pub session: SessionId,
     is_done: bool,
     since: Instant,
 }
 
 impl Change {
-    pub fn new((parent, name): (Fid, &[u8]), fid: Fid, now: Time, cred: &Cred, what: What) -> Change {
+    pub fn new(
+        (parent, name): (Fid, &[u8]),
+        fid: Fid,
+        (session, now): (SessionId, Time),
+        cred: &Cred,
+        what: What,
+    ) -> Change {
         let (h64, name, cred) = (types::h64(name), name.into(), cred.clone());
         let since = Instant::now();
-        Change { parent, name, h64, fid, now, cred, what, is_repeat: false, is_done: false, since }
+        Change { parent, name, h64, fid, now, cred, what, is_repeat: false, session, is_done: false, since }
     }
     fn bytes(&self) -> usize {
         if let What::Make { bytes, .. } = &self.what { bytes.len() } else { 0 }
@@ -93,7 +102,6 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct DirLease {
     /// 0: this client is alone.
     pub number: u64,
-    pub parent: Fid,
     /// Content up to this many bytes lies inline in new files.
     pub inline_max: u32,
 }
@@ -146,6 +154,7 @@ pub(crate) struct Unshipped {
     state: Mutex<State>,
     changed: Condvar,
     count: AtomicUsize,
+    frames: AtomicU64,
     /// Wakes the thread that ships.
     pub bell: Bell,
 }
@@ -153,6 +162,11 @@ pub(crate) struct Unshipped {
 impl Unshipped {
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
+    }
+
+    /// Frames that were shipped. It rises before their changes count as shipped.
+    pub fn frames(&self) -> u64 {
+        self.frames.load(Ordering::SeqCst)
     }
 
     // ---- directories ----
@@ -184,12 +198,18 @@ impl Unshipped {
         May::Ask
     }
 
-    /// The MDT's answer; `None`: it does not lease the directory, or others came meanwhile. True: the lease may be used.
-    pub fn leased(&self, dir: Fid, granted: Option<(DirLease, std::ops::Range<u64>)>) -> bool {
+    /// The MDT's answer; `None`: it does not lease the directory. `is_so` says in the same step whether the answer still holds. True: the lease
+    /// may be used.
+    pub fn leased(
+        &self,
+        dir: Fid,
+        granted: Option<(DirLease, std::ops::Range<u64>)>,
+        is_so: impl FnOnce() -> bool,
+    ) -> bool {
         let mut state = self.state.lock();
         let of = state.dirs.entry(dir).or_default();
         let is_wanted = of.asking.take().unwrap_or(true);
-        let Some((lease, fids)) = granted.filter(|_| !is_wanted) else {
+        let Some((lease, fids)) = granted.filter(|_| !is_wanted && is_so()) else {
             (of.refused, of.lease) = (Some(Instant::now()), None);
             return false;
         };
@@ -224,12 +244,17 @@ impl Unshipped {
         true
     }
 
-    /// client-H4, of directories.
+    /// client-H4, of directories. A lease whose answer is under way is not told, and so not used.
     pub fn held(&self) -> Vec<HeldDir> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        for of in state.dirs.values_mut() {
+            of.asking = of.asking.map(|_| true);
+            // Of a time alone, which is over.
+            of.lease = of.lease.filter(|lease| lease.number > 0);
+        }
         let held = |(dir, of): (&Fid, &Dir)| {
             let lease = of.lease.filter(|lease| lease.number > 0)?;
-            Some(HeldDir { dir: *dir, parent: lease.parent, number: lease.number })
+            Some(HeldDir { dir: *dir, number: lease.number })
         };
         state.dirs.iter().filter_map(held).collect()
     }
@@ -291,7 +316,8 @@ impl Unshipped {
             return None;
         }
         let change = state.queue.get_mut(at).expect("client-U1: the number of a change is its place");
-        if change.is_done {
+        // A copy that was sent may have been carried out.
+        if change.is_done || change.is_repeat {
             return None;
         }
         let before = change.bytes();
@@ -387,6 +413,7 @@ impl Unshipped {
     pub fn end(&self) {
         let mut state = self.state.lock();
         state.under_way = 0;
+        self.frames.fetch_add(1, Ordering::SeqCst);
         state.drop_done();
         self.count.store(state.queue.len(), Ordering::SeqCst);
         self.changed.notify_all();
@@ -440,5 +467,133 @@ impl State {
         over(&mut self.names, &(change.parent, change.h64), number);
         over(&mut self.fids, &change.fid, number);
         over(&mut self.in_dirs, &change.parent, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::files::{Files, For};
+    use types::Kind;
+
+    const DIR: Fid = Fid(16);
+
+    fn attr(fid: Fid) -> Attr {
+        let now = Time::new(1, 0);
+        let (mode, kind) = (0o644, Kind::File);
+        let (uid, gid, nlink, rdev, size, blocks) = (0, 0, 1, 0, 0, 0);
+        Attr {
+            fid,
+            kind,
+            mode,
+            uid,
+            gid,
+            nlink,
+            rdev,
+            size,
+            blocks,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        }
+    }
+
+    fn leased(number: u64) -> (Unshipped, DirLease) {
+        let unshipped = Unshipped::default();
+        let lease = DirLease { number, inline_max: 1000 };
+        assert_eq!(unshipped.may(DIR, 0), May::Ask);
+        assert_eq!(unshipped.may(DIR, 0), May::There, "one thread asks");
+        assert!(unshipped.leased(DIR, Some((lease, 100..200)), || true));
+        assert_eq!(unshipped.may(DIR, 0), May::Here(lease));
+        (unshipped, lease)
+    }
+
+    fn make(unshipped: &Unshipped, files: &Files, lease: DirLease, name: &str) -> Fid {
+        let fid = unshipped.take_fid().unwrap();
+        let file = files.pin(fid, For::Reading);
+        files.unpin(&file, For::Reading);
+        let what = What::Make { file, attr: attr(fid), umask: 0, mode: 0o644, bytes: vec![] };
+        let made =
+            Change::new((DIR, name.as_bytes()), fid, (SessionId(1), Time::new(1, 0)), &Cred::root(), what);
+        assert!(unshipped.add(lease, made));
+        fid
+    }
+
+    fn remove(unshipped: &Unshipped, lease: DirLease, name: &str, fid: Fid) -> bool {
+        let now = (SessionId(1), Time::new(1, 0));
+        unshipped.add(lease, Change::new((DIR, name.as_bytes()), fid, now, &Cred::root(), What::Remove))
+    }
+
+    fn write(unshipped: &Unshipped, fid: Fid) -> bool {
+        unshipped.write(fid, |bytes, _| Some(bytes.push(1))).is_some()
+    }
+
+    /// client-U1, client-U3.
+    #[test]
+    fn changes_are_shipped_in_order_and_a_file_is_written_here_until_it_is_sent() {
+        let ((unshipped, lease), files) = (leased(0), Files::new());
+        let (a, b) = (make(&unshipped, &files, lease, "a"), make(&unshipped, &files, lease, "b"));
+        assert!(remove(&unshipped, lease, "a", a));
+        let c = make(&unshipped, &files, lease, "c");
+        assert!(write(&unshipped, b) && !write(&unshipped, a), "its last change is its removal");
+        let frame = unshipped.take(false);
+        assert_eq!(frame.iter().map(|(_, change)| change.fid).collect::<Vec<_>>(), [a, b], "of one kind");
+        assert!(!write(&unshipped, b) && write(&unshipped, c));
+        // The first has no answer.
+        unshipped.sent(0, false);
+        unshipped.sent(1, true);
+        unshipped.end();
+        assert!(!write(&unshipped, b) && unshipped.bears_on(b) && unshipped.is_new(c));
+        let frame = unshipped.take(false);
+        assert!(frame.len() == 1 && frame[0].1.is_repeat && frame[0].1.fid == a);
+        unshipped.sent(0, false);
+        unshipped.end();
+        // A copy of it may have been carried out.
+        assert!(!write(&unshipped, a));
+        for rest in [vec![a], vec![a], vec![c]] {
+            let frame = unshipped.take(false);
+            assert_eq!(frame.iter().map(|(_, change)| change.fid).collect::<Vec<_>>(), rest);
+            frame.iter().for_each(|(at, _)| unshipped.sent(*at, true));
+            unshipped.end();
+        }
+        assert!(unshipped.is_empty() && !unshipped.bears_on(DIR) && unshipped.take(false).is_empty());
+    }
+
+    /// client-U2.
+    #[test]
+    fn a_request_waits_for_what_bears_on_it() {
+        let ((unshipped, lease), files) = (leased(0), Files::new());
+        let a = make(&unshipped, &files, lease, "a");
+        let soon = || Instant::now() + Duration::from_millis(5);
+        let waits = |after: After| !unshipped.wait_for(&after, soon());
+        assert!(waits(After::All) && waits(After::Of(vec![Fid(1), a])) && waits(After::Of(vec![DIR])));
+        assert!(waits(After::Name(DIR, types::h64(b"a"))) && !waits(After::Name(DIR, types::h64(b"b"))));
+        assert!(!waits(After::Nothing) && !waits(After::Of(vec![Fid(1)])));
+        assert_eq!(unshipped.lose().len(), 1);
+        assert!(!waits(After::All) && unshipped.lose().is_empty());
+        assert_eq!(unshipped.may(DIR, 0), May::Ask, "the lease went with the session");
+    }
+
+    /// client-U4, client-U7.
+    #[test]
+    fn a_change_needs_the_lease_and_a_removal_beside_others_a_file_of_that_lease() {
+        let ((unshipped, lease), files) = (leased(5), Files::new());
+        let a = make(&unshipped, &files, lease, "a");
+        assert!(!remove(&unshipped, lease, "old", Fid(9)) && remove(&unshipped, lease, "a", a));
+        assert_eq!(unshipped.held(), [HeldDir { dir: DIR, number: 5 }]);
+        assert!(unshipped.is_wanted(DIR, 5) && !unshipped.is_wanted(Fid(1), 5));
+        assert!(!remove(&unshipped, lease, "a", a) && unshipped.held().is_empty());
+        // Another client wants the lease before its answer has come, or the answer is of an earlier time.
+        for spoil in
+            [&|| _ = unshipped.is_wanted(DIR, 6), &|| drop(unshipped.held()), &|| unshipped.end_leases()]
+                as [&dyn Fn(); 3]
+        {
+            assert_eq!(unshipped.may(DIR, 0), May::Ask);
+            spoil();
+            assert!(!unshipped.leased(DIR, Some((lease, 200..300)), || true));
+            let state = &mut *unshipped.state.lock();
+            state.dirs.values_mut().for_each(|of| of.refused = None);
+        }
     }
 }

@@ -54,9 +54,14 @@ impl Fs {
             }
         }
         let req = Lookup { parent, name: Bytes::from(name), cred: cred.clone() };
+        let unshipped = &self.id.unshipped;
+        // The answer may come from before a frame that is shipped meanwhile.
+        let frames = (!unshipped.is_empty()).then(|| unshipped.frames());
+        let is_older =
+            |fid: Fid| unshipped.bears_on(fid) || frames.is_some_and(|frames| frames != unshipped.frames());
         match self.ask_until(parent, &req, self.deadline()) {
             // A directory in which changes wait: the MDT tells of it anew, after them.
-            Ok(answer) if self.id.unshipped.bears_on(answer.reply.attr.fid) => {
+            Ok(answer) if answer.reply.attr.kind == Kind::Dir && is_older(answer.reply.attr.fid) => {
                 let fid = answer.reply.attr.fid;
                 let anew = self.ask_until(fid, &GetAttr { fid }, self.deadline());
                 (anew.and_then(|answer| self.attr_of(&answer.reply, None)), Leave::default())

@@ -16,7 +16,7 @@ use kv::{Engine, View};
 use lease::Touch;
 use parking_lot::{Condvar, Mutex};
 use types::{Code, Fault, Fid, SessionId};
-use wire::meta::{Counts, LEASED_FIDS_MAX, LeaseDir, LeaseDirReply, LeaveDir, ReadDir, Scan};
+use wire::meta::{Counts, LEASED_FIDS_MAX, LeaseDir, LeaseDirReply, LeaveDir, Scan};
 use wire::notice::{GiveBack, Wanted};
 use wire::shared::HeldDir;
 use wire::{Empty, Header, Request};
@@ -35,12 +35,14 @@ const REST: Duration = Duration::from_secs(1);
 /// A holder is told again after this time, if its notice was lost.
 const TOLD_AGAIN: Duration = Duration::from_secs(1);
 
-const NONE: LeaseDirReply =
-    LeaseDirReply { first: Fid(0), count: 0, inline_max: 0, number: 0, parent: Fid(0) };
+/// A number above it is not one that an MDT gave.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
+
+const NONE: LeaseDirReply = LeaseDirReply { first: Fid(0), count: 0, inline_max: 0, number: 0 };
 
 pub struct Makers {
     count: AtomicUsize,
-    /// Leases by the hash of the directory and of its parent, to be read without the lock.
+    /// Leases by the hash of the directory, to be read without the lock.
     marks: Vec<AtomicU32>,
     state: Mutex<State>,
     changed: Condvar,
@@ -57,8 +59,6 @@ struct State {
 struct Maker {
     session: SessionId,
     number: u64,
-    /// Listings and lookups there have the directory's attributes.
-    parent: Fid,
     /// When another session wanted it first, and when the holder was told last.
     wanted: Option<Instant>,
     told: Option<Instant>,
@@ -92,14 +92,6 @@ impl Makers {
             && self.state.lock().dirs.get(&dir).is_some_and(|maker| maker.session == session)
     }
 
-    /// Leased directories in `parent`.
-    fn children_of(&self, parent: Fid) -> Vec<Fid> {
-        if !self.may_be_held(parent) {
-            return vec![];
-        }
-        let state = self.state.lock();
-        state.dirs.iter().filter(|(_, maker)| maker.parent == parent).map(|(dir, _)| *dir).collect()
-    }
     fn all(&self) -> Vec<Fid> {
         self.state.lock().dirs.keys().copied().collect()
     }
@@ -109,7 +101,7 @@ impl Makers {
     }
 
     /// Returns the lease's number. `None`: another session has it, or wanted it lately, or there are too many.
-    fn grant(&self, dir: Fid, parent: Fid, session: SessionId, now: Instant) -> Option<u64> {
+    fn grant(&self, dir: Fid, session: SessionId, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         state.resting.retain(|_, until| *until > now);
         let is_free = state.dirs.get(&dir).is_none_or(|maker| maker.session == session);
@@ -118,35 +110,31 @@ impl Makers {
         }
         state.last += 1;
         let number = state.last;
-        self.insert(&mut state, dir, Maker { session, number, parent, wanted: None, told: None });
+        self.insert(&mut state, dir, Maker { session, number, wanted: None, told: None });
         Some(number)
     }
 
-    /// mds-Z5.
-    pub fn claim(&self, session: SessionId, HeldDir { dir, parent, number }: HeldDir) {
+    /// mds-Z5. The session has not reported yet; another's lease stands.
+    pub fn claim(&self, session: SessionId, HeldDir { dir, number }: HeldDir) {
         let mut state = self.state.lock();
+        let is_free = state.dirs.get(&dir).is_none_or(|maker| maker.session == session);
+        if !is_free || state.dirs.len() >= DIRS_MAX || number > NUMBER_MAX {
+            return;
+        }
         state.last = state.last.max(number);
-        self.insert(&mut state, dir, Maker { session, number, parent, wanted: None, told: None });
+        self.insert(&mut state, dir, Maker { session, number, wanted: None, told: None });
     }
 
     fn insert(&self, state: &mut State, dir: Fid, maker: Maker) {
-        let parent = maker.parent;
-        // Marked before it can be relied on, and the mark of an earlier lease goes last.
-        [dir, parent].into_iter().for_each(|fid| _ = self.marks[mark(fid)].fetch_add(1, Ordering::SeqCst));
-        match state.dirs.insert(dir, maker) {
-            Some(old) => self.unmark(dir, old.parent),
-            None => _ = self.count.fetch_add(1, Ordering::SeqCst),
+        if state.dirs.insert(dir, maker).is_none() {
+            self.marks[mark(dir)].fetch_add(1, Ordering::SeqCst);
+            self.count.fetch_add(1, Ordering::SeqCst);
         }
     }
-    fn unmark(&self, dir: Fid, parent: Fid) {
-        [dir, parent].into_iter().for_each(|fid| {
-            let before = self.marks[mark(fid)].fetch_sub(1, Ordering::SeqCst);
-            assert!(before > 0, "a mark is taken away once");
-        });
-    }
     fn remove(&self, state: &mut State, dir: Fid) {
-        if let Some(old) = state.dirs.remove(&dir) {
-            self.unmark(dir, old.parent);
+        if state.dirs.remove(&dir).is_some() {
+            let before = self.marks[mark(dir)].fetch_sub(1, Ordering::SeqCst);
+            assert!(before > 0, "a mark is taken away once");
             self.count.fetch_sub(1, Ordering::SeqCst);
             self.changed.notify_all();
         }
@@ -222,9 +210,8 @@ impl Core {
         let Some(own) = look(&self.kv, &mut |view| self.rules.plain_dir(view, req.dir))? else {
             return Ok(NONE);
         };
-        let parent = look(&self.kv, &mut |view| self.rules.parent_of(view, req.dir))?.unwrap_or(req.dir);
         let number = match self.sharers.is_sharing() {
-            true => match self.grant_dir(req.dir, parent, head.session)? {
+            true => match self.grant_dir(req.dir, head.session)? {
                 Some(number) => number,
                 None => return Ok(NONE),
             },
@@ -242,9 +229,7 @@ impl Core {
             drawn
         };
         match drawn {
-            Some((first, count)) => {
-                Ok(LeaseDirReply { first, count: count as u32, inline_max, number, parent })
-            }
+            Some((first, count)) => Ok(LeaseDirReply { first, count: count as u32, inline_max, number }),
             None => {
                 self.makers.leave(head.session, req.dir, number);
                 Ok(NONE)
@@ -253,12 +238,12 @@ impl Core {
     }
 
     /// mds-Z2: the steps of a change that touches the directory (crate `lease`). `None`: others use it.
-    fn grant_dir(&self, dir: Fid, parent: Fid, session: SessionId) -> Result<Option<u64>, Fault> {
+    fn grant_dir(&self, dir: Fid, session: SessionId) -> Result<Option<u64>, Fault> {
         let (bars, mut forgot) = (Bars::new(&self.leases), Forgot::new());
+        let parent = look(&self.kv, &mut |view| self.rules.parent_of(view, dir))?;
         let touches = [Touch::Attr { fid: dir }];
-        let recall = self
-            .leases
-            .conflicts(session, &touches, &bars, &forgot, self.clock.boot_ms(), |_| Ok(Some(parent)));
+        let recall =
+            self.leases.conflicts(session, &touches, &bars, &forgot, self.clock.boot_ms(), |_| Ok(parent));
         // Its bar stands for the names, too.
         if self.leases.has_others(dir, session) {
             return Ok(None);
@@ -266,7 +251,7 @@ impl Core {
         if let Some(recall) = recall.map_err(crate::executor::execute::Stop::fault)? {
             self.recall(&recall, &mut forgot)?;
         }
-        Ok(self.makers.grant(dir, parent, session, Instant::now()))
+        Ok(self.makers.grant(dir, session, Instant::now()))
     }
 
     pub fn on_leave_dir(&self, session: SessionId, req: &LeaveDir) -> Result<Empty, Fault> {
@@ -280,14 +265,10 @@ impl Core {
         if self.makers.count.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        let mut dirs = match call {
+        let dirs = match call {
             Counts::CALL | Scan::CALL => self.makers.all(),
             _ => look(&self.kv, &mut |view| self.rules.concerned(view, call, body))?,
         };
-        if call == ReadDir::CALL {
-            let inside: Vec<Fid> = dirs.iter().flat_map(|dir| self.makers.children_of(*dir)).collect();
-            dirs.extend(inside);
-        }
         for dir in dirs {
             if self.makers.is_held_elsewhere(dir, session) {
                 self.recall_dir(dir, session)?;
@@ -338,29 +319,31 @@ mod tests {
     #[test]
     fn a_directory_is_leased_to_one_session_until_it_gives_it_back() {
         let (makers, now) = (Makers::new(), Instant::now());
-        let (dir, up) = (Fid(20), Fid(16));
+        let dir = Fid(20);
         assert!(!makers.is_held_elsewhere(dir, B));
-        let first = makers.grant(dir, up, A, now).expect("free");
+        let first = makers.grant(dir, A, now).expect("free");
         assert!(makers.is_held_elsewhere(dir, B) && !makers.is_held_elsewhere(dir, A));
         assert!(makers.is_held_by(dir, A) && !makers.is_held_by(dir, B));
-        assert_eq!((makers.children_of(up), makers.grant(dir, up, B, now)), (vec![dir], None));
+        assert_eq!(makers.grant(dir, B, now), None);
         // Asked for again, by a client that has given it back and was not heard.
-        let second = makers.grant(dir, up, A, now).expect("its own");
+        let second = makers.grant(dir, A, now).expect("its own");
         makers.leave(A, dir, first);
         assert!(makers.is_held_by(dir, A), "a late copy ends no later lease");
         assert_eq!(makers.want(dir, B, now), Some((A, Some(second))));
         assert_eq!(makers.want(dir, B, now), Some((A, None)), "told once a second");
         assert_eq!(makers.want(dir, A, now), None);
         makers.leave(A, dir, second);
-        assert_eq!((makers.want(dir, B, now), makers.children_of(up)), (None, vec![]));
-        assert_eq!(makers.grant(dir, up, A, now), None, "it rests, since another wanted it");
-        assert!(makers.grant(dir, up, A, now + REST * 2).is_some());
+        assert_eq!(makers.want(dir, B, now), None);
+        assert_eq!(makers.grant(dir, A, now), None, "it rests, since another wanted it");
+        assert!(makers.grant(dir, A, now + REST * 2).is_some());
         makers.forget(A);
         assert!(!makers.is_held_by(dir, A) && makers.marks.iter().all(|m| m.load(Ordering::SeqCst) == 0));
-        makers.claim(B, HeldDir { dir, parent: up, number: 99 });
-        assert!(makers.is_held_elsewhere(dir, A));
+        makers.claim(B, HeldDir { dir, number: 99 });
+        makers.claim(A, HeldDir { dir, number: 100 });
+        makers.claim(A, HeldDir { dir: Fid(21), number: u64::MAX });
+        assert!(makers.is_held_elsewhere(dir, A) && makers.held().len() == 1);
         makers.gone(dir);
-        assert!(makers.grant(Fid(30), up, A, now).is_some_and(|number| number > 99));
+        assert!(makers.grant(Fid(30), A, now).is_some_and(|number| number > 99));
         assert_eq!(makers.held(), [(Fid(30), A, None)]);
     }
 }

@@ -529,7 +529,10 @@ impl Core {
             state.opens.check(session, Some(open.fid))?;
             state.opens.add(session, open.fid, open.write);
         }
-        req.dirs.iter().for_each(|held| self.makers.claim(session, held.clone()));
+        // mds-Z5: a late copy claims nothing, nor does a session that gets no such lease.
+        if state.awaited.contains(&session) && self.sessions.one_user(session)?.is_none() {
+            req.dirs.iter().for_each(|held| self.makers.claim(session, held.clone()));
+        }
         for held in &req.sections {
             // mds-X4: left since this was said.
             if state.ended.get(&session).is_some_and(|e| e.is_over(held.token)) {

@@ -145,6 +145,11 @@ impl Leased {
         }
     }
 
+    /// Changes in the directory were shipped: answers about it from before are not kept.
+    pub fn shipped(&self, dir: Fid) {
+        self.stamp(&[Touch::Attr { fid: dir }]);
+    }
+
     /// Nothing of this directory is as it was thought to be.
     pub fn forget_all_of(&self, dir: Fid) {
         self.forget(&[Forgotten { dir, h64: 0, fid: dir, whole: true }]);
