@@ -1,7 +1,8 @@
 use testkit::story::{Story, StoryShape, bytes_of, count};
 use testkit::{Rng, Who, Wiring};
 
-/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged.
+/// [S-kill] A `kill -9` of any process, or of all, loses nothing that a call acknowledged. What a killed client had not shipped is looked at by the
+/// suite `crash::kill_any_process_loses_nothing_acknowledged`; here it has shipped all.
 #[test]
 fn kills_of_any_process_lose_nothing_acknowledged() {
     for seed in 0..count(3, 100) {
@@ -17,7 +18,11 @@ fn kills_of_any_process_lose_nothing_acknowledged() {
             let content = bytes_of(rng.next_u64(), 1 + rng.below(100_000) as usize);
             story.write(&name, 0, &content).unwrap();
             files.push((name, content));
-            match rng.below(8) {
+            let what = rng.below(8);
+            if matches!(what, 3 | 4) {
+                story.sync_names().unwrap();
+            }
+            match what {
                 0 => restart(&mut story, Who::Mdt),
                 1 => restart(&mut story, Who::Ost(0)),
                 2 => restart(&mut story, Who::Ost(1)),
