@@ -213,7 +213,8 @@ impl Unshipped {
             (of.refused, of.lease) = (Some(Instant::now()), None);
             return false;
         };
-        if of.lease.is_none_or(|old| old.number != lease.number) {
+        // One that is held and only brings more fids goes on.
+        if of.lease.is_none() {
             of.made.clear();
         }
         (of.lease, of.refused) = (Some(lease), None);
@@ -580,9 +581,15 @@ mod tests {
     fn a_change_needs_the_lease_and_a_removal_beside_others_a_file_of_that_lease() {
         let ((unshipped, lease), files) = (leased(5), Files::new());
         let a = make(&unshipped, &files, lease, "a");
+        let b = make(&unshipped, &files, lease, "b");
         assert!(!remove(&unshipped, lease, "old", Fid(9)) && remove(&unshipped, lease, "a", a));
-        assert_eq!(unshipped.held(), [HeldDir { dir: DIR, number: 5 }]);
-        assert!(unshipped.is_wanted(DIR, 5) && !unshipped.is_wanted(Fid(1), 5));
+        // More fids are fetched under the lease.
+        unshipped.state.lock().spare = 0..0;
+        assert_eq!(unshipped.may(DIR, 0), May::Ask);
+        let lease = DirLease { number: 6, ..lease };
+        assert!(unshipped.leased(DIR, Some((lease, 300..400)), || true) && remove(&unshipped, lease, "b", b));
+        assert_eq!(unshipped.held(), [HeldDir { dir: DIR, number: 6 }]);
+        assert!(unshipped.is_wanted(DIR, 6) && !unshipped.is_wanted(Fid(1), 6));
         assert!(!remove(&unshipped, lease, "a", a) && unshipped.held().is_empty());
         // Another client wants the lease before its answer has come, or the answer is of an earlier time.
         for spoil in
