@@ -140,7 +140,7 @@ impl Drop for Guard {
     }
 }
 
-/// What a guard sees of its mount process.
+/// The mount process as its guard sees it.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     now_ms: u64,

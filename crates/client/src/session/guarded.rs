@@ -1,4 +1,4 @@
-//! What the guard process of a mount is told (decision 0056).
+//! The client's words to the guard process of its mount (decision 0056).
 //!
 //! The kernel uses the pages that it has without asking. So while this process is stopped, another process has to drop them in time. It is told
 //! which files may have pages, and when the leases of these may have ended.

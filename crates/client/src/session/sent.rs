@@ -55,7 +55,7 @@ pub(crate) trait Sent: Request {
     const NAMES: bool = false;
     /// It is sent later than its change was made, and only in the session of that (client-U8).
     const IS_LATE: bool = false;
-    /// What bears on it of the changes that wait.
+    /// The waiting changes that bear on it.
     fn after(&self, fid: Fid) -> After {
         match Self::NAMES {
             true => After::All,

@@ -23,6 +23,7 @@ use crate::Fs;
 use crate::cache::api::{Handle, Mode, OpenFlags};
 use crate::cache::files::{File, For};
 use crate::cache::leased::{Fate, Known};
+use crate::session::identity::Identity;
 use crate::session::link::Link;
 use crate::session::request::Answer;
 use crate::session::section::RETURN_MAX;
@@ -117,7 +118,7 @@ impl Fs {
         true
     }
 
-    /// mds-Z1: after all changes in it. What fails is asked for again by the MDT.
+    /// mds-Z1: after all changes in it. The MDT asks again for a lease whose return fails.
     pub(crate) fn leave_dir(&self, dir: Fid, number: u64) {
         let deadline = Instant::now() + RETURN_MAX;
         if self.id.unshipped.wait_for(&After::Of(vec![dir]), deadline) {
@@ -282,7 +283,7 @@ impl Fs {
 
     // ---- shipping ----
 
-    /// Ships all changes. After it the client makes no more here until the next call of it that is alone.
+    /// Ships all changes that were made by now.
     pub(crate) fn ship_all(&self, deadline: Instant) -> Result<(), Fault> {
         match self.id.unshipped.wait_for(&After::All, deadline) {
             true => Ok(()),
@@ -293,11 +294,7 @@ impl Fs {
     /// As `ship_all`, at the client's end: its threads have ended.
     pub(crate) fn ship_rest(&self, deadline: Instant) {
         while !self.id.unshipped.is_empty() && Instant::now() < deadline && self.ship_some(deadline) {}
-        self.lose_unshipped("this mount ended before the MDT had heard of it");
-    }
-
-    pub(crate) fn lose_unshipped(&self, why: &str) {
-        lose(&self.id, why);
+        lose_all(&self.id, "this mount ended before the MDT had heard of it");
     }
 
     /// Sends one frame. False: nothing waits, or the MDT does not answer.
@@ -310,7 +307,7 @@ impl Fs {
         changes.retain(|(at, change)| {
             let is_ours = change.session == self.session();
             if !is_ours {
-                self.lose(change, "its session was ended");
+                lose(&self.id, change, "its session was ended");
                 unshipped.sent(*at, true);
             }
             is_ours
@@ -358,9 +355,9 @@ impl Fs {
                 drop(meta);
                 self.id.leased.shipped(change.parent);
                 if change.is_repeat && inode.attr.size != attr.size {
-                    self.lose(change, "the MDT has it with another length");
+                    lose(&self.id, change, "the MDT has it with another length");
                 } else if inode.attr.fid != change.fid {
-                    self.lose(change, "the MDT gave it another number; run fsck");
+                    lose(&self.id, change, "the MDT gave it another number; run fsck");
                 } else if inode.attr != *attr && !change.is_repeat {
                     // client-U5. A change of the directory came between; what is cached goes.
                     tracing::warn!(
@@ -399,14 +396,9 @@ impl Fs {
         if matches!(fault.code, Code::Timeout | Code::NotReady) {
             return false;
         }
-        self.lose(change, &fault.to_string());
+        lose(&self.id, change, &fault.to_string());
         self.id.leased.forget_all_of(change.parent);
         true
-    }
-
-    /// client-U6.
-    fn lose(&self, change: &Change, why: &str) {
-        lose_change(&self.id, change, why);
     }
 
     fn ship_round(&self) {
@@ -416,7 +408,8 @@ impl Fs {
     }
 }
 
-fn lose_change(id: &crate::session::identity::Identity, change: &Change, why: &str) {
+/// client-U6.
+fn lose(id: &Identity, change: &Change, why: &str) {
     let name = String::from_utf8_lossy(&change.name);
     let what = if matches!(change.what, What::Remove) { "removal" } else { "creation" };
     let why = format!("the {what} of '{name}' in directory {} did not reach the MDT: {why}", change.parent);
@@ -425,10 +418,8 @@ fn lose_change(id: &crate::session::identity::Identity, change: &Change, why: &s
 }
 
 /// The session has ended, or the client ends: nothing that waits is sent any more.
-pub(crate) fn lose(id: &crate::session::identity::Identity, why: &str) {
-    for change in id.unshipped.lose() {
-        lose_change(id, &change, why);
-    }
+pub(crate) fn lose_all(id: &Identity, why: &str) {
+    id.unshipped.lose().iter().for_each(|change| lose(id, change, why));
 }
 
 fn create_of(change: &Change, attr: &Attr, (umask, mode): (u32, u32), bytes: &[u8]) -> Late<CreateWith> {

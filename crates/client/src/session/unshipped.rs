@@ -119,7 +119,7 @@ struct Dir {
     made: HashSet<Fid>,
 }
 
-/// What a call that changes names does.
+/// The way of a call that changes names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum May {
     /// It changes names here, under this lease.
@@ -527,7 +527,12 @@ mod tests {
     }
 
     fn write(unshipped: &Unshipped, fid: Fid) -> bool {
-        unshipped.write(fid, |bytes, _| Some(bytes.push(1))).is_some()
+        unshipped
+            .write(fid, |bytes, _| {
+                bytes.push(1);
+                Some(())
+            })
+            .is_some()
     }
 
     /// client-U1, client-U3.

@@ -75,7 +75,7 @@ impl Round {
 /// The update of a file that is to be sent.
 struct Due(Settle);
 
-/// What this client knows of a file's size and blocks.
+/// A file's size and blocks as this client knows them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Knows {
     All,

@@ -2,24 +2,15 @@
 
 use types::{Code, Seq, SessionId};
 use wire::Header;
-use wire::shared::Hold;
 
-use super::rig::Rig;
+use super::rig::{Rig, holds_nothing};
 use super::rules;
 
 /// Two sessions that share: a greedy one and another.
 fn two() -> (Rig, SessionId, SessionId) {
     let (rig, _) = Rig::fresh();
     assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
-    let hold = Hold {
-        mode: 1,
-        floor: 0,
-        opens: vec![],
-        sections: vec![],
-        dirs: vec![],
-        targets: vec![],
-        more: false,
-    };
+    let hold = holds_nothing(1);
     rig.ask(&hold, rig.session).unwrap();
     let other = rig.attach(2).unwrap().session;
     let greedy = rig.session;

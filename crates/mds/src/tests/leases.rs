@@ -12,7 +12,7 @@ use wire::shared::Hold;
 use wire::{Flags, Header, Reader, ReplyHead, Request, Wire};
 
 use super::meta_rules::{self, fresh};
-use super::rig::Rig;
+use super::rig::{Rig, holds_nothing};
 use crate::sessions::leases::WAITING_MAX;
 
 const BOTH: u16 = Flags::NAMES_LEASED | Flags::ATTRS_LEASED;
@@ -30,15 +30,7 @@ impl Two {
         let a = rig.session;
         assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady);
         let mode = rig.mdt.core.sharers.mode();
-        let hold = Hold {
-            mode,
-            floor: 1,
-            opens: vec![],
-            sections: vec![],
-            dirs: vec![],
-            targets: vec![],
-            more: false,
-        };
+        let hold = Hold { floor: 1, ..holds_nothing(mode) };
         rig.ask(&hold, a).unwrap();
         let b = rig.attach(2).unwrap().session;
         Two { rig, a, b }

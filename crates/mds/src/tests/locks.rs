@@ -10,9 +10,8 @@ use wire::lock::LockOutcome::{Conflict, Deadlock, Granted, Wait};
 use wire::lock::LockSpace::{Flock, Posix};
 use wire::lock::*;
 use wire::session::{Attach, Detach, KeepAlive};
-use wire::shared::Hold;
 
-use super::rig::{FS_UUID, Rig};
+use super::rig::{FS_UUID, Rig, holds_nothing};
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -188,15 +187,7 @@ fn after_a_start_locks_are_reclaimed_before_anybody_gets_one() {
             "more comes"
         );
         rig.ask(&reclaim(vec![held(Flock, 2, 9)], false), one).unwrap();
-        let hold = Hold {
-            mode: 1,
-            floor: 0,
-            opens: vec![],
-            sections: vec![],
-            dirs: vec![],
-            targets: vec![],
-            more: false,
-        };
+        let hold = holds_nothing(1);
         rig.ask(&hold, one).unwrap();
         rig.ask(&KeepAlive { session: one, mode: 1 }, SessionId(0)).unwrap();
         assert_eq!(ask(&rig, one, &lock(Posix, 1, Write, 50, 50)).unwrap_err().code, Code::NotReady);
@@ -238,15 +229,7 @@ fn the_grace_ends_with_the_session_that_does_not_come_back() {
 fn what_a_client_says_of_another_mode_does_not_let_others_in() {
     let (rig, _) = Rig::fresh();
     let attach = attach_second();
-    let hold = |mode| Hold {
-        mode,
-        floor: 0,
-        opens: vec![],
-        sections: vec![],
-        dirs: vec![],
-        targets: vec![],
-        more: false,
-    };
+    let hold = |mode| holds_nothing(mode);
     rig.ask(&hold(1), rig.session).unwrap();
     assert_eq!(rig.ask(&attach, SessionId(0)).unwrap_err().code, Code::NotReady);
     rig.ask(&hold(3), rig.session).unwrap();

@@ -14,7 +14,7 @@ use wire::meta::*;
 use wire::shared::{Close, Hold, Leave, OpenFile};
 use wire::{Empty, Header, Reader, ReplyHead, Request, Wire};
 
-use super::rig::{Rig, label};
+use super::rig::{Rig, holds_nothing, label};
 use crate::executor::execute::Ask;
 use crate::sessions::shared::opens::OPENS_MAX;
 use crate::{FormatSpec, Mdt, MetaRules, Rules, Settings};
@@ -149,7 +149,7 @@ fn two() -> Two {
     let settings = Settings { background: false, clock: clock.clone(), ..Settings::with_rules(rules) };
     let rig = Arc::new(Rig::with(disk.clone(), settings, clock).unwrap());
     assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
-    rig.ask(&holds_nothing(), rig.session).unwrap();
+    rig.ask(&holds_nothing(1), rig.session).unwrap();
     let other = rig.attach(2).unwrap().session;
     // Another's whole life first, so that all records are in memory and no request starts over.
     let fid = make(&rig, "warm");
@@ -158,10 +158,6 @@ fn two() -> Two {
     unlink(&rig, "warm");
     let fid = make(&rig, "f");
     Two { disk, rig, hooked, other, fid }
-}
-
-fn holds_nothing() -> Hold {
-    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], dirs: vec![], targets: vec![], more: false }
 }
 
 fn create_of(name: &str) -> Create {
@@ -247,7 +243,7 @@ fn h2_who_hears_of_its_open_from_its_slot_has_the_file_open() {
     let rig = Rig::with(image, settings, clock).unwrap();
     assert_eq!((rig.session, rig.attach(2).unwrap().session), (two.rig.session, two.other));
     for session in [rig.session, two.other] {
-        rig.ask(&holds_nothing(), session).unwrap();
+        rig.ask(&holds_nothing(1), session).unwrap();
     }
     assert_eq!(rig.mutate(Create::CALL, 3, 1, &body), Ok((seq, reply.clone())), "from its slot");
     let fid = CreateReply::from_bytes(&reply).unwrap().open.inode.attr.fid;
@@ -424,7 +420,7 @@ fn x8_what_was_abandoned_is_not_begun_among_several() {
     let new = rig.mutate(Create::CALL, 6, 1, &create_of("new").to_bytes());
     assert_eq!(new.unwrap_err().code, Code::NotReady);
     rig.replay(Create::CALL, 4, 1, &create_of("lost").to_bytes()).unwrap();
-    rig.ask(&holds_nothing(), rig.session).unwrap();
+    rig.ask(&holds_nothing(1), rig.session).unwrap();
     let late = rig.replay(Create::CALL, 6, 1, &create_of("new").to_bytes());
     assert_eq!(late.unwrap_err().detail, refused(), "mds-X1: nor before the others have said what they hold");
 }
@@ -542,13 +538,13 @@ fn a_session_has_so_many_files_open() {
     const PART: usize = 1 << 18;
     for part in 0..OPENS_MAX / PART {
         let opens = (part * PART..(part + 1) * PART).map(open).collect();
-        rig.ask(&Hold { opens, more: true, ..holds_nothing() }, rig.session).unwrap();
+        rig.ask(&Hold { opens, more: true, ..holds_nothing(1) }, rig.session).unwrap();
     }
     let fault = rig.ask(&create_of("new"), rig.session).unwrap_err();
     assert!(fault.code == Code::NoSpace && fault.detail.contains("close some"), "{fault}");
     let read = OpenRead { fid, read: true, held: None, cred: Cred::root(), want: 0 };
     assert_eq!(rig.ask(&read, rig.session).unwrap_err().code, Code::NoSpace);
-    let more = Hold { opens: vec![open(OPENS_MAX)], more: true, ..holds_nothing() };
+    let more = Hold { opens: vec![open(OPENS_MAX)], more: true, ..holds_nothing(1) };
     assert_eq!(rig.ask(&more, rig.session).unwrap_err().code, Code::NoSpace);
     let look = Lookup { parent: Fid::ROOT, name: b"new"[..].into(), cred: Cred::root() };
     assert_eq!(rig.ask(&look, rig.session).unwrap_err().code, Code::NotFound, "a refusal leaves nothing");

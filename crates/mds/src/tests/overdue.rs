@@ -7,10 +7,10 @@ use disk::{Crash, SimDisk};
 use types::{Code, Fid, Seq, SessionId, TargetId, Time};
 use wire::lock::{Lock, LockKind, LockSpace, Reclaim, Turn};
 use wire::session::KeepAlive;
-use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, Hold, LeaseKind, Leave};
+use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, LeaseKind, Leave};
 use wire::{Header, Request, Wire};
 
-use super::rig::{Rig, registered};
+use super::rig::{Rig, holds_nothing, registered};
 use crate::sessions::overdue::{OVERDUE_MS, RECALL_MAX_MS};
 
 const STEP_MS: u64 = 1000;
@@ -34,7 +34,7 @@ impl Rig {
     fn holds(&self, session: SessionId) {
         let client = self.mdt.core.sessions.get(session).unwrap().client.0[0];
         self.attach(client).unwrap();
-        self.ask(&hold(), session).unwrap();
+        self.ask(&holds_nothing(1), session).unwrap();
     }
     fn comes_back(&self, session: SessionId) {
         self.holds(session);
@@ -54,15 +54,11 @@ impl Rig {
     }
 }
 
-fn hold() -> Hold {
-    Hold { mode: 1, floor: 0, opens: vec![], sections: vec![], dirs: vec![], targets: vec![], more: false }
-}
-
 /// Two that share.
 fn two() -> (Rig, Arc<SimDisk>, [SessionId; 2]) {
     let (rig, disk) = Rig::fresh();
     assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
-    rig.ask(&hold(), rig.session).unwrap();
+    rig.ask(&holds_nothing(1), rig.session).unwrap();
     let both = [rig.session, rig.attach(2).unwrap().session];
     (rig, disk, both)
 }

@@ -232,3 +232,9 @@ pub fn format(disk: Arc<dyn Disk>) {
     let spec = FormatSpec { label: label(), log_bytes: 64 << 10, checkpoint_bytes: 256 << 10 };
     Mdt::format(disk, &spec, false, &rules::FlatRules, Time::default()).unwrap();
 }
+
+/// The report of a session that holds nothing.
+pub fn holds_nothing(mode: u32) -> wire::shared::Hold {
+    let (opens, sections, dirs, targets) = (vec![], vec![], vec![], vec![]);
+    wire::shared::Hold { mode, floor: 0, opens, sections, dirs, targets, more: false }
+}

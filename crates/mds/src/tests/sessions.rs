@@ -10,7 +10,7 @@ use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, CaughtUp, Hold};
 use wire::{Header, Request, Wire};
 
-use super::rig::{FS_UUID, Rig, label};
+use super::rig::{FS_UUID, Rig, holds_nothing, label};
 use super::rules::{self, body};
 use crate::records::look::{look, look_around};
 use crate::serve::attach::SESSIONS_MAX;
@@ -92,8 +92,7 @@ fn a_client_that_finds_nobody_is_alone_from_the_first() {
     // 3. One that shared and left: whoever stays is alone at the next look, unless another has asked to come in.
     assert_eq!(rig.attach(4).unwrap_err().code, Code::NotReady);
     let mode = alive(third.session);
-    let hold =
-        Hold { mode, floor: 0, opens: vec![], sections: vec![], dirs: vec![], targets: vec![], more: false };
+    let hold = holds_nothing(mode);
     rig.ask(&hold, third.session).unwrap();
     rig.mdt.core.reap_sessions();
     assert_eq!(alive(third.session), mode, "the fourth may ask again");
@@ -166,15 +165,7 @@ fn observers_read_and_flush_and_count_for_nothing() {
 fn x1_a_late_copy_of_a_hold_is_not_taken_for_one_of_this_life() {
     let (rig, disk) = Rig::fresh();
     assert_eq!(rig.attach(2).unwrap_err().code, Code::NotReady, "the first is to share");
-    let hold = Hold {
-        mode: 1,
-        floor: 0,
-        opens: vec![],
-        sections: vec![],
-        dirs: vec![],
-        targets: vec![],
-        more: false,
-    };
+    let hold = holds_nothing(1);
     rig.ask(&hold, rig.session).unwrap();
     let second = rig.attach(2).unwrap().session;
     let say = |rig: &Rig, session, incarnation| {
@@ -217,15 +208,7 @@ fn a_client_too_many_is_told_so_and_comes_in_when_another_has_left() {
         )
     };
     assert_eq!(attach(&rig, 0).unwrap_err().code, Code::NotReady, "the first is to share");
-    let hold = Hold {
-        mode: 1,
-        floor: 0,
-        opens: vec![],
-        sections: vec![],
-        dirs: vec![],
-        targets: vec![],
-        more: false,
-    };
+    let hold = holds_nothing(1);
     rig.ask(&hold, rig.session).unwrap();
     let last = (1..SESSIONS_MAX as u16).fold(SessionId(0), |_, n| attach(&rig, n).unwrap().session);
     let fault = attach(&rig, 0).unwrap_err();

@@ -252,6 +252,8 @@ const LONG_ON_TWO: &[&str] = &[
 const LONG_ON_TCP: &[&str] = &[
     "equal::random_calls_give_what_ext4_gives",
     "fsx::every_operation_on_one_file",
+    "kinds::link_limit",
+    "programs::stress_ng",
     "programs::sqlite_after_a_kill_of_all",
     "programs::sqlite_rollback_journal",
 ];

@@ -207,7 +207,7 @@ impl Link {
             stuck.concerns().for_each(|fid| self.id.losses.add(fid, &why));
         }
         if self.is_mdt {
-            ship::lose(&self.id, &why);
+            ship::lose_all(&self.id, &why);
             self.id.locks.lose(&self.id.losses, &why);
         }
     }
