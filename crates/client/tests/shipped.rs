@@ -110,6 +110,14 @@ fn make(fs: &Fs, dir: Fid, name: &str, bytes: &[u8]) -> Attr {
     now
 }
 
+/// A directory that the client has leased: its next change in it waits to be shipped.
+fn leased_dir(fs: &Fs) -> Fid {
+    let dir = known_dir(fs, b"d");
+    (0..3).for_each(|n| _ = make(fs, dir, &format!("w{n}"), b"w"));
+    fs.fsync_dir(dir).unwrap();
+    dir
+}
+
 fn content(fs: &Fs, fid: Fid) -> Vec<u8> {
     let (h, attr) = fs.open(fid, OpenFlags::read_only()).unwrap();
     let bytes = common::read(fs, h, 0, attr.size as usize + 1).unwrap();
@@ -290,9 +298,7 @@ fn a_change_that_the_mdt_refuses_is_told_by_fsync() {
     let cluster = Cluster::new(Wiring::Tcp, 1);
     let door = Door::over(&cluster);
     let fs = cluster.mount_with(settings(&cluster));
-    let dir = known_dir(&fs, b"d");
-    (0..3).for_each(|n| _ = make(&fs, dir, &format!("w{n}"), b"w"));
-    fs.fsync_dir(dir).unwrap();
+    let dir = leased_dir(&fs);
     door.refuses.store(true, Ordering::SeqCst);
     let (attr, h) = fs.create(dir, b"lost", 0o640, flags(), &root()).unwrap();
     fs.write(h, 0, b"lost").unwrap();
@@ -313,9 +319,7 @@ fn an_mdt_that_does_not_answer_delays_and_loses_nothing() {
     let cluster = Cluster::new(Wiring::Tcp, 1);
     let door = Door::over(&cluster);
     let fs = cluster.mount_with(Settings { op_timeout: Duration::from_secs(2), ..settings(&cluster) });
-    let dir = known_dir(&fs, b"d");
-    (0..3).for_each(|n| _ = make(&fs, dir, &format!("w{n}"), b"w"));
-    fs.fsync_dir(dir).unwrap();
+    let dir = leased_dir(&fs);
     door.is_silent.store(true, Ordering::SeqCst);
     let made: Vec<_> = (0..50).map(|n| make(&fs, dir, &format!("f{n}"), &pattern(n, 500))).collect();
     fs.unlink(dir, b"f7", &root()).unwrap();
@@ -361,9 +365,7 @@ fn changes_of_a_session_that_was_ended_are_lost_and_told() {
     let cluster = Cluster::new(Wiring::Tcp, 1);
     let door = Door::over(&cluster);
     let fs = cluster.mount_with(settings(&cluster));
-    let dir = known_dir(&fs, b"d");
-    (0..3).for_each(|n| _ = make(&fs, dir, &format!("w{n}"), b"w"));
-    fs.fsync_dir(dir).unwrap();
+    let dir = leased_dir(&fs);
     door.is_silent.store(true, Ordering::SeqCst);
     let (_, h) = fs.create(dir, b"lost", 0o640, flags(), &root()).unwrap();
     (0..40).for_each(|n| _ = fs.create(dir, format!("l{n}").as_bytes(), 0o640, flags(), &root()).unwrap());
@@ -587,9 +589,7 @@ fn a_dead_client_gives_its_directories_free() {
     let mut cluster = Cluster::new(Wiring::Tcp, 1);
     cluster.sessions_live(Duration::from_millis(700));
     let (a, b) = (cluster.mount_with(settings(&cluster)), cluster.mount_with(settings(&cluster)));
-    let dir = known_dir(&a, b"d");
-    (0..3).for_each(|n| _ = make(&a, dir, &format!("w{n}"), b"w"));
-    a.fsync_dir(dir).unwrap();
+    let dir = leased_dir(&a);
     (0..10).for_each(|n| _ = make(&a, dir, &format!("f{n}"), b"f"));
     a.abort();
     drop(a);

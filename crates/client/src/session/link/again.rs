@@ -17,7 +17,9 @@ impl Link {
                 self.slots.unstick(stuck.head.slot);
                 return Ok(());
             }
-            match self.resend(&stuck, incarnation, deadline) {
+            // An OST may never have carried it out, so it waits for range locks like a new request (oss-RL2).
+            let flag = if self.is_mdt { Flags::REPLAY } else { 0 };
+            match self.resend(&stuck, (incarnation, flag), deadline) {
                 Ok(answered) => {
                     self.slots.unstick(stuck.head.slot);
                     // Its touches were not noted at this time.
@@ -52,12 +54,12 @@ impl Link {
         }
     }
 
-    /// Sends a request again under its own slot and sequence, in the present session and incarnation. `None`: the target refused it, so it was
+    /// Sends a request again under its own slot and sequence, in the present session and incarnation, with this flag. `None`: the target refused it, so it was
     /// not and will not be carried out.
     fn resend(
         &self,
         request: &Sendable,
-        incarnation: Incarnation,
+        (incarnation, flag): (Incarnation, u16),
         deadline: Instant,
     ) -> Result<Option<Resent>, Fault> {
         let peer = self.find_peer(deadline)?;
@@ -65,7 +67,7 @@ impl Link {
         let mut tries = 0;
         loop {
             tries += 1;
-            let head = Header { flags: request.head.flags | Flags::REPLAY, incarnation, ..request.head };
+            let head = Header { flags: request.head.flags | flag, incarnation, ..request.head };
             let body = request.body.clone();
             let mut call = net::Call { head, body, bulk: &request.bulk, into: &mut into, back: 0, deadline };
             let fault = match peer.call(&mut call) {
@@ -184,7 +186,7 @@ impl Link {
                 until = self.wait_turn(incarnation, kept.seq, deadline)?;
                 told = Instant::now();
             }
-            let answered = self.resend(&kept.what, incarnation, deadline)?;
+            let answered = self.resend(&kept.what, (incarnation, Flags::REPLAY), deadline)?;
             let Some(kept) = unsent.pop_front() else { break };
             match answered {
                 Some(done) => self.keep_again(done, kept.what),
