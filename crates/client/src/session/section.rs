@@ -1,7 +1,8 @@
 //! Calls on a file's content, and the leases that they need beside other clients (`cache::hold`, `wire::shared`).
 //!
 //! A lease is granted by `Enter`, whose answer says what the file is now. It outlives the call. While it is shared, no client changes the
-//! content. While it is a many lease, several clients write, and each knows only what it wrote itself (client-CL8). While it is exclusive, no other client uses it, and this one tells the MDT sizes and times only when it gives the lease back, or
+//! content. While it is a many lease, several clients write, and each knows only its own writes (client-CL8). While it is exclusive, no
+//! other client uses it, and this one tells the MDT sizes and times only when it gives the lease back, or
 //! settles the file. The notice `GiveBack` asks for that.
 //!
 //! client-CL5: before an exclusive or many lease is given back, the MDT has heard the size and times that the client knows.

@@ -100,12 +100,15 @@ impl Makers {
         self.state.lock().dirs.iter().map(|(dir, maker)| (*dir, maker.session, maker.wanted)).collect()
     }
 
-    /// Returns the lease's number. `None`: another session has it, or wanted it lately, or there are too many.
+    /// Returns the lease's number. `None`: another session has it, or wants it or did lately, or there are too many.
     fn grant(&self, dir: Fid, session: SessionId, now: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         state.resting.retain(|_, until| *until > now);
-        let is_free = state.dirs.get(&dir).is_none_or(|maker| maker.session == session);
-        if !is_free || state.resting.contains_key(&dir) || state.dirs.len() >= DIRS_MAX {
+        let is_free = |maker: &Maker| maker.session == session && maker.told.is_none();
+        if !state.dirs.get(&dir).is_none_or(is_free)
+            || state.resting.contains_key(&dir)
+            || state.dirs.len() >= DIRS_MAX
+        {
             return None;
         }
         state.last += 1;
@@ -299,7 +302,7 @@ impl Core {
                     session = holder.id.0,
                     client = holder.name,
                     dir = dir.0,
-                    "a client gives the lease of a directory not back; it is evicted"
+                    "a client does not give the lease of a directory back; it is evicted"
                 );
                 self.evict(holder.id)?;
             }
@@ -331,7 +334,7 @@ mod tests {
         assert!(makers.is_held_by(dir, A), "a late copy ends no later lease");
         assert_eq!(makers.want(dir, B, now), Some((A, Some(second))));
         assert_eq!(makers.want(dir, B, now), Some((A, None)), "told once a second");
-        assert_eq!(makers.want(dir, A, now), None);
+        assert_eq!((makers.want(dir, A, now), makers.grant(dir, A, now)), (None, None), "it goes back first");
         makers.leave(A, dir, second);
         assert_eq!(makers.want(dir, B, now), None);
         assert_eq!(makers.grant(dir, A, now), None, "it rests, since another wanted it");
