@@ -1,19 +1,21 @@
 //! The client: the one implementation of names and file I/O. FUSE, tools and libraries are doors to it.
 //!
 //! Promises:
-//! - `write` returns when its targets have acknowledged its bytes, so a kill of this process loses no acknowledged byte.
+//! - `write` returns when its targets have acknowledged its bytes, so a kill of this process loses no acknowledged byte. Over TCP it loses new small
+//!   files, their bytes, and removals that were not shipped yet (client-U1; `Settings::ships_names`).
 //! - `fsync` returns when bytes, size and the file's entry are durable.
 //! - Every byte that is read was checked against the CRC of its writer.
 //! - Every call ends within `Settings::op_timeout`.
 //!
 //! Refuses:
-//! - a second try of a request that may have been carried out, except under its old slot and sequence;
+//! - a second try of a request that may have been carried out, except under its old slot and sequence, or where the repeat is known by its fid
+//!   (client-U1);
 //! - success after a loss. A file that lost acknowledged bytes is *errored*: `EIO` until its last descriptor is closed.
 //!
 //! All methods of `Fs` take `&self` and may be called from many threads.
 //!
 //! Invariants, cited where they are kept:
-//! - client-C1: Locks of one file are taken in the order `order`, `body`, `meta`; none is held while a name lock is taken.
+//! - client-C1: Locks of one file are taken in the order `order`, `body`, `whole`, `meta`; none is held while a name lock is taken.
 //! - client-C2: The MDT is told sizes and written bits only as they stood before a flush of the bytes that prove them (rule plan-O3).
 //! - client-C3: A slot is used for its next request only when the outcome of the one before is known.
 //! - client-C4: A file is in the table before its `Open` is sent, and stays until it is closed and settled.
