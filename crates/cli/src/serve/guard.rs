@@ -22,12 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use client::Fs;
+use client::{Fs, boot_ms};
 use fuse::{Mounted, Notifier, Switch};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, getppid, pidfd_open};
-use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::exit::Exit;
@@ -235,12 +234,6 @@ fn is_zombie(stat: &[u8]) -> bool {
     end.and_then(|end| stat.get(end + 2)).is_some_and(|state| matches!(state, b'Z' | b'X'))
 }
 
-/// Boot time, as leases have it: it goes on while the host sleeps.
-fn now_ms() -> u64 {
-    let t = clock_gettime(ClockId::Boottime);
-    t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
-}
-
 /// The guard process: stdin is the sheet, stdout the device of the connection.
 pub fn watch(pid: u32, connection: u32, point: &Path) -> anyhow::Result<Exit> {
     // cli-MG3.
@@ -256,11 +249,11 @@ pub fn watch(pid: u32, connection: u32, point: &Path) -> anyhow::Result<Exit> {
         Err(e) if e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => None,
         Err(e) => return Err(e).context("the mount process"),
     };
-    let (mut watch, mut pause) = (Watch::new(now_ms()), 0);
+    let (mut watch, mut pause) = (Watch::new(boot_ms()), 0);
     let why = loop {
         let is_dead = process.as_ref().map_or(Ok(true), |process| process.is_dead_within(pause))?;
         let (has_left, until_ms) = (sheet.get(STATE)? == LEFT, sheet.get(UNTIL)?);
-        match watch.look(Seen { now_ms: now_ms(), has_left, is_dead, until_ms }) {
+        match watch.look(Seen { now_ms: boot_ms(), has_left, is_dead, until_ms }) {
             Act::Wait(ms) => pause = ms,
             Act::Leave => return Ok(Exit::Done),
             Act::End(why) => break why,

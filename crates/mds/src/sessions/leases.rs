@@ -159,7 +159,7 @@ impl Drop for Bars {
     }
 }
 
-fn mixed(fid: Fid) -> usize {
+pub fn mixed(fid: Fid) -> usize {
     (fid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
 }
 fn place(fid: Fid) -> usize {

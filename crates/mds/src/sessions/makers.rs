@@ -24,7 +24,7 @@ use wire::{Empty, Header, Request};
 use crate::Core;
 use crate::records::look::look;
 use crate::reply::refuse_observer;
-use crate::sessions::leases::{Bars, Forgot, LOOK_EACH, RECALL_MAX, Waiting};
+use crate::sessions::leases::{Bars, Forgot, LOOK_EACH, RECALL_MAX, Waiting, mixed};
 
 /// Words of marks. Directories that share one only cost a look at the table.
 const MARKS: usize = 1 << 12;
@@ -65,7 +65,7 @@ struct Maker {
 }
 
 fn mark(fid: Fid) -> usize {
-    (fid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % MARKS
+    mixed(fid) % MARKS
 }
 
 impl Makers {
