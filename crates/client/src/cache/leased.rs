@@ -186,8 +186,7 @@ fn name_hash(dir: Fid, h64: u64) -> u64 {
     dir.0.rotate_left(32) ^ (h64 >> 8)
 }
 
-/// Boot time: a lease runs out while the machine sleeps, too.
-/// CLOCK_BOOTTIME in milliseconds, by which leases end: it goes on while the host sleeps.
+/// CLOCK_BOOTTIME in milliseconds: a lease runs out while the machine sleeps, too.
 pub fn now_ms() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
