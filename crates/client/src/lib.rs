@@ -57,7 +57,7 @@ mod upkeep;
 mod verbs;
 
 pub use cache::api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
-pub use cache::leased::{Leave, TimeOuts, ToKernel, now_ms as boot_ms};
+pub use cache::leased::{Kernel, Leave, TimeOuts, now_ms as boot_ms};
 pub use cache::listing::Lister;
 pub use errno::errno_of;
 pub use fs::Fs;

@@ -14,14 +14,14 @@ use std::time::SystemTime;
 use client::{DirItem, Fs, Handle, Leave, Mode, TimeOuts};
 use fusedev::*;
 use rustix::mount::MountFlags;
-use types::{Attr, Buf, Cred, Fid};
+use types::{Attr, Buf, Cred, Fid, Kind};
 
 use crate::aside::Aside;
 use crate::attributes::Wanted;
 use crate::coherence::{AttrReply, Questions, may_have_mapped, may_map, write_direct};
 use crate::cred::is_root;
 use crate::data;
-use crate::forget::Forget;
+use crate::forget::{Forget, ServedKernel};
 use crate::fsflags::{Asked, asked};
 use crate::handles::generation_of;
 use crate::inuse::InUse;
@@ -161,7 +161,7 @@ impl Filesystem for Served {
         let forget = Forget(Some(notifier));
         self.own().forget = forget.clone();
         let pages = forget.clone();
-        self.own().fs.on_forget(Box::new(move |fids| fids.iter().for_each(|fid| forget.attributes(*fid))));
+        self.own().fs.on_forget(Box::new(ServedKernel::new(forget)));
         self.own().fs.on_recall(Box::new(move |fid, range| pages.pages(fid, range)));
     }
 
@@ -173,7 +173,7 @@ impl Filesystem for Served {
         if found.as_ref().is_ok_and(|attr| self.fs.tell_accessed_of(attr.fid)) {
             (found, leave) = self.fs.lookup_leased(parent, name, &cred);
         }
-        self.answer_entry("lookup", found, &leave, reply);
+        self.answer_entry("lookup", (name, found), &leave, reply);
     }
 
     fn forget(&self, _: &Request, _ino: INodeNo, _nlookup: u64) {}
@@ -239,7 +239,8 @@ impl Filesystem for Served {
 
     fn link(&self, rq: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let linked = self.fs.link(fid(ino), fid(parent), name.as_bytes(), &self.cred(rq));
-        self.answer_entry("link", self.kept(parent, linked), &Leave::default(), reply);
+        let linked = (name.as_bytes(), self.kept(parent, linked));
+        self.answer_entry("link", linked, &Leave::default(), reply);
     }
 
     fn unlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -551,7 +552,8 @@ impl Filesystem for Served {
         // Taken once all servers have answered: notices wait for it.
         let replying = self.fs.reply(fid(ino));
         let add = |item: &DirItem| {
-            let TimeOuts { name, attr } = replying.time_outs(&item.leave);
+            let TimeOuts { name, attr } =
+                replying.time_outs(&item.leave, Some((&item.name, item.kind == Kind::Dir)));
             let ttl = name.min(attr);
             let (name, generation) = (OsStr::from_bytes(&item.name), self.generation(item.fid));
             match &item.attr {

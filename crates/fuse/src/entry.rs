@@ -2,7 +2,7 @@
 
 use client::{Handle, Leave, TimeOuts};
 use fusedev::*;
-use types::{Attr, Code, Fault, Fid};
+use types::{Attr, Code, Fault, Fid, Kind};
 
 use crate::coherence::AttrReply;
 use crate::door::Door;
@@ -12,7 +12,7 @@ impl Door {
     /// Replies with attributes that the kernel may cache as `leave` allows.
     pub(crate) fn put_attr(&self, reply: AttrReply, attr: &Attr, leave: &Leave) {
         let replying = self.fs.reply(leave.dir());
-        let ttl = replying.time_outs(leave).attr;
+        let ttl = replying.time_outs(leave, None).attr;
         match reply {
             AttrReply::Attr(reply) => reply.attr(&ttl, &file_attr(attr)),
             AttrReply::Statx(reply) => reply.statx(&ttl, &file_attr(attr), &StatxAttr::default()),
@@ -21,12 +21,13 @@ impl Door {
     pub(crate) fn answer_entry(
         &self,
         verb: &str,
-        result: Result<Attr, Fault>,
+        (name, result): (&[u8], Result<Attr, Fault>),
         leave: &Leave,
         reply: ReplyEntry,
     ) {
         let replying = self.fs.reply(leave.dir());
-        let TimeOuts { name, attr: attr_ttl } = replying.time_outs(leave);
+        let is_dir = result.as_ref().is_ok_and(|attr| attr.kind == Kind::Dir);
+        let TimeOuts { name, attr: attr_ttl } = replying.time_outs(leave, Some((name, is_dir)));
         match result {
             Ok(attr) => {
                 self.set_id.on_mode(attr.mode);
@@ -46,7 +47,7 @@ impl Door {
         reply: ReplyEntry,
     ) {
         let leave = made.as_ref().map_or(Leave::default(), |attr| self.fs.leave_of(at.0, at.1, attr));
-        self.answer_entry(verb, made, &leave, reply);
+        self.answer_entry(verb, (at.1, made), &leave, reply);
     }
 
     pub(crate) fn answer_created(
@@ -62,7 +63,8 @@ impl Door {
                 self.set_id.on_mode(attr.mode);
                 let leave = at.map_or(Leave::default(), |(dir, name)| self.fs.leave_of(dir, name, &attr));
                 let replying = self.fs.reply(leave.dir());
-                let TimeOuts { name, attr: attr_ttl } = replying.time_outs(&leave);
+                let TimeOuts { name, attr: attr_ttl } =
+                    replying.time_outs(&leave, at.map(|(_, name)| (name, false)));
                 let flags = self.fopen_flags(attr.fid, handle, open.write);
                 self.note_opened(attr.fid, handle, open, flags);
                 let generation = self.generation(attr.fid);

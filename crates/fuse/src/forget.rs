@@ -2,14 +2,20 @@
 //!
 //! A serving thread sends only notices that take no lock of the kernel. Any other notice (for pages, for names) may wait for a lock whose
 //! holder waits for a reply. If this process is killed at that moment, the thread never ends and the kernel never learns that the mount is
-//! no longer served. Programs on the mount then hang until a forced unmount. So notices for pages are sent `aside`, and only if a direct
+//! no longer served. Programs on the mount then hang until the guard process ends it. So notices for names are sent `aside`, when another client
+//! changes a name that the kernel has. Notices for pages are, too, and only if a direct
 //! write meets pages, or a change of times meets mappings (`coherence`). Pages of descriptors that were opened before another client
 //! attached stay (SEMANTICS, exceptions). A directory that another client moved is found by a lookup of its new name.
 
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 
+use client::Kernel;
 use fusedev::{INodeNo, Notifier};
 use types::Fid;
+
+use crate::aside::Aside;
 
 /// Sends the notices. Before the mount is served the kernel caches nothing, so no notice is needed.
 #[derive(Clone, Default)]
@@ -27,6 +33,14 @@ impl Forget {
         }
     }
 
+    /// Drops a name. It waits for the lock of its directory.
+    fn name(&self, dir: Fid, name: &[u8]) {
+        let Some(notifier) = &self.0 else { return };
+        if let Err(error) = notifier.inval_entry(INodeNo(dir.0), OsStr::from_bytes(name)) {
+            tracing::debug!(%error, "dropping a name of the kernel");
+        }
+    }
+
     /// Called by a thread that serves a request about the open file `fid`, before its reply: the caller then sees the new attributes as
     /// soon as its call returns. The request keeps the file in use, so this notice does not wait for the file's end (fuse-I2). A notice
     /// of the MDT that other clients change the file calls it too, and may wait for that end.
@@ -36,5 +50,31 @@ impl Forget {
         if let Err(error) = notifier.inval_inode(INodeNo(fid.0), -1, 0) {
             tracing::debug!(%error, "a notice to the kernel");
         }
+    }
+}
+
+/// The kernel that a mount serves, as its client sees it.
+pub struct ServedKernel {
+    notices: Forget,
+    /// Apart from the door's: pages may keep its threads waiting.
+    aside: Aside,
+}
+
+impl ServedKernel {
+    pub fn new(notices: Forget) -> ServedKernel {
+        ServedKernel { notices, aside: Aside::default() }
+    }
+}
+
+impl Kernel for ServedKernel {
+    fn attributes(&self, fids: &[Fid]) {
+        fids.iter().for_each(|fid| self.notices.attributes(*fid));
+    }
+    fn names(&self, names: Vec<(Fid, Box<[u8]>)>, done: Box<dyn FnOnce() + Send>) {
+        let notices = self.notices.clone();
+        self.aside.run(Box::new(move || {
+            names.iter().for_each(|(dir, name)| notices.name(*dir, name));
+            done();
+        }));
     }
 }

@@ -15,7 +15,11 @@
 //! lease-L2: a change is published only after every other holder has forgotten what it touches, or the holder's lease has run out.
 //! lease-L3: bars stand from before the look at the holders until the change is published.
 //! lease-L4: what one session changes again and again only that session may cache, until it has left it alone for `REST_MS`. Then the
-//!     others need not be told of each change.
+//!     others need not be told of each change. One that has to be told of all of them ends that (`end_sole`): of its own change that
+//!     follows, whatever came between is older.
+//!
+//! lease-L5: a session that has given back the names in a directory with subdirectories is told of changes for `KEPT_MS` more. Its kernel may use the names of
+//!     subdirectories so long: a notice for one that has not changed would take a working directory from programs, or what is mounted on it.
 //!
 //! `tests.rs` has the model of both sequences.
 
@@ -28,6 +32,8 @@ use types::{Fid, SessionId};
 pub const TERM_MS: u64 = 5_000;
 /// lease-L4: how long a contested directory or inode must be left alone.
 pub const REST_MS: u64 = 1_000;
+/// lease-L5: how long a session is told of changes of names after it has given them back.
+pub const KEPT_MS: u64 = 400;
 /// lease-L4: so many changes within `REST_MS` that had to be told to others make it contested.
 pub const CONFLICTS_MAX: u32 = 3;
 /// Most directories and contested inodes of one table. An entry takes some 100 bytes.
@@ -70,6 +76,10 @@ pub enum What {
 struct Contest {
     /// Only this session may cache it, until this time.
     sole: Option<(SessionId, u64)>,
+    /// lease-L5: until this time it tells the others.
+    told_until_ms: u64,
+    /// Leases up to this number were given back.
+    given_back: u64,
     conflicts: u32,
     /// The time of the first of these conflicts.
     since_ms: u64,
@@ -86,6 +96,15 @@ impl Contest {
 
 /// A session that holds the lease of a directory, by the number of its grant.
 pub type Holder = (SessionId, u64);
+
+/// Leases that were given back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GivenBack<'a> {
+    /// A later one stays: its session may look at the contest when that is over.
+    pub leases: &'a [Holder],
+    /// lease-L5: of names in a directory that has subdirectories.
+    pub has_dirs: bool,
+}
 
 #[derive(Debug, Default)]
 struct Entry {
@@ -154,13 +173,6 @@ impl Table {
         holders.iter().copied().filter(|held| held.0 != session).collect()
     }
 
-    /// The session has forgotten all that it cached of `dir` by this grant. A later grant stays.
-    pub fn take_back(&mut self, dir: Fid, holder: Holder) {
-        if let Some(entry) = self.entries.get_mut(&dir) {
-            entry.holders.retain(|held| *held != holder);
-        }
-    }
-
     /// lease-L4: may the session cache this? A contest that is over ends here.
     pub fn may_cache(&mut self, fid: Fid, what: What, session: SessionId, now_ms: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&fid) else { return true };
@@ -179,13 +191,20 @@ impl Table {
     /// lease-L4: true if no other session may cache it, so that none must be told of this change. The rest begins anew.
     pub fn is_sole(&mut self, fid: Fid, what: What, session: SessionId, now_ms: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&fid) else { return false };
-        match &mut entry.contest(what).sole {
-            Some((sole, until)) if *sole == session && *until > now_ms => {
-                *until = now_ms + REST_MS;
-                true
-            }
-            _ => false,
+        let contest = entry.contest(what);
+        let told_until_ms = contest.told_until_ms;
+        match &mut contest.sole {
+            Some((sole, until)) if *sole == session && *until > now_ms => *until = now_ms + REST_MS,
+            _ => return false,
         }
+        if now_ms < told_until_ms {
+            return false;
+        }
+        if what == What::Names {
+            let given_back = entry.names.given_back;
+            entry.holders.retain(|held| held.0 == session || held.1 > given_back);
+        }
+        true
     }
 
     /// A change must be told to other sessions. True: so many had to be that it is contested.
@@ -203,13 +222,33 @@ impl Table {
     }
 
     /// lease-L4: from here on only this session may cache it. All others have forgotten it, and its bar stands.
-    pub fn make_sole(&mut self, fid: Fid, what: What, session: SessionId, now_ms: u64) {
+    pub fn make_sole(
+        &mut self,
+        (fid, what): (Fid, What),
+        session: SessionId,
+        given_back: GivenBack<'_>,
+        now_ms: u64,
+    ) {
         if !self.has_room(fid, now_ms) {
             return;
         }
         let contest = self.entries.entry(fid).or_default().contest(what);
         let before = contest.sole.replace((session, now_ms + REST_MS));
+        if before.is_none_or(|(sole, _)| sole != session) {
+            contest.told_until_ms = if given_back.has_dirs { now_ms + KEPT_MS } else { 0 };
+        }
+        contest.given_back = given_back.leases.iter().map(|held| held.1).max().unwrap_or(0);
         self.contests += usize::from(before.is_none());
+    }
+
+    /// lease-L4: another session relies on being told, so the one that may cache it has to tell again.
+    pub fn end_sole(&mut self, fid: Fid, what: What, session: SessionId) {
+        let Some(entry) = self.entries.get_mut(&fid) else { return };
+        let contest = entry.contest(what);
+        if contest.sole.is_some_and(|(sole, _)| sole != session) {
+            *contest = Contest::default();
+            self.contests -= 1;
+        }
     }
 
     /// Contests whose end was not noticed yet count too.

@@ -6,20 +6,24 @@ const C: SessionId = SessionId(3);
 const DIR: Fid = Fid(7);
 
 #[test]
-fn a_lease_is_taken_back_by_its_grant_and_a_later_grant_stays() {
+fn who_gave_a_directory_back_is_told_for_a_while_and_a_later_grant_stays() {
     let mut table = Table::default();
-    assert!(table.grant(DIR, A, 0) && table.grant(DIR, B, 0));
-    assert!(table.holds(DIR, A) && !table.holds(DIR, C) && !table.holds(Fid(8), A));
-    let of_b = table.others(DIR, A)[0];
-    assert_eq!(of_b.0, B);
-    // B has given it back and asks again before the MDT knows.
-    assert!(table.grant(DIR, B, 0));
-    table.take_back(DIR, of_b);
-    assert!(table.holds(DIR, B), "the later grant stays");
-    let of_b = table.others(DIR, A)[0];
-    table.take_back(DIR, of_b);
-    assert!(!table.holds(DIR, B) && table.holds(DIR, A));
-    assert_eq!(table.held(), 1);
+    assert!(table.grant(DIR, A, 0) && table.grant(DIR, B, 0) && table.grant(DIR, C, 0));
+    assert!(table.holds(DIR, A) && !table.holds(Fid(8), A));
+    let others = table.others(DIR, A);
+    assert_eq!(others.iter().map(|held| held.0).collect::<Vec<_>>(), [B, C]);
+    let given_back = GivenBack { leases: &others, has_dirs: true };
+    // C has given it back and asks again before the MDT knows.
+    assert!(table.grant(DIR, C, 0));
+    table.make_sole((DIR, What::Names), A, given_back, 0);
+    assert!(!table.is_sole(DIR, What::Names, A, KEPT_MS - 1) && table.holds(DIR, B), "lease-L5");
+    table.make_sole((DIR, What::Names), A, given_back, KEPT_MS - 1);
+    assert!(table.is_sole(DIR, What::Names, A, KEPT_MS), "a contest that goes on does not begin anew");
+    assert!(!table.holds(DIR, B) && table.holds(DIR, A) && table.holds(DIR, C));
+    assert_eq!(table.held(), 2);
+    // Otherwise the kernel has been told of all.
+    table.make_sole((DIR, What::Attr), A, GivenBack::default(), 0);
+    assert!(table.is_sole(DIR, What::Attr, A, 0));
 }
 
 #[test]
@@ -30,7 +34,7 @@ fn what_is_contested_only_its_changer_caches_until_it_rests() {
     assert!(!conflict(&mut table, 0) && !conflict(&mut table, 10));
     assert!(!conflict(&mut table, REST_MS), "the first ones were long ago");
     assert!(!conflict(&mut table, REST_MS + 1) && conflict(&mut table, REST_MS + 2));
-    table.make_sole(DIR, What::Names, A, 2 * REST_MS);
+    table.make_sole((DIR, What::Names), A, GivenBack::default(), 2 * REST_MS);
     assert_eq!(table.contests(), 1);
     assert!(table.may_cache(DIR, What::Names, A, 2 * REST_MS + 1));
     assert!(!table.may_cache(DIR, What::Names, B, 2 * REST_MS + 1));
@@ -45,11 +49,22 @@ fn what_is_contested_only_its_changer_caches_until_it_rests() {
 #[test]
 fn another_changer_takes_the_contest_over() {
     let mut table = Table::default();
-    table.make_sole(DIR, What::Attr, A, 0);
+    table.make_sole((DIR, What::Attr), A, GivenBack::default(), 0);
     assert!(!table.is_sole(DIR, What::Attr, B, 1));
-    table.make_sole(DIR, What::Attr, B, 1);
+    table.make_sole((DIR, What::Attr), B, GivenBack::default(), 1);
     assert!(!table.is_sole(DIR, What::Attr, A, 2) && table.is_sole(DIR, What::Attr, B, 2));
     assert_eq!(table.contests(), 1);
+}
+
+#[test]
+fn a_session_that_has_to_be_told_ends_the_contest_of_another() {
+    let mut table = Table::default();
+    table.make_sole((DIR, What::Names), A, GivenBack::default(), 0);
+    table.end_sole(DIR, What::Names, A);
+    assert!(table.is_sole(DIR, What::Names, A, KEPT_MS), "it tells itself");
+    table.end_sole(DIR, What::Names, B);
+    assert!(!table.is_sole(DIR, What::Names, A, KEPT_MS) && table.may_cache(DIR, What::Names, A, KEPT_MS));
+    assert_eq!(table.contests(), 0);
 }
 
 #[test]
@@ -59,7 +74,7 @@ fn a_full_table_grants_no_more_until_some_are_dead() {
     assert!(!table.grant(Fid(u64::MAX), A, 0));
     assert!(table.grant(Fid(0), C, 0), "a directory that has an entry");
     assert!((0..2 * CONFLICTS_MAX).all(|_| !table.note_conflict(Fid(u64::MAX), What::Attr, 0)));
-    table.make_sole(Fid(u64::MAX), What::Attr, A, 0);
+    table.make_sole((Fid(u64::MAX), What::Attr), A, GivenBack::default(), 0);
     assert_eq!((table.entries.len(), table.contests()), (ENTRIES_MAX, 0), "nor is there room for contests");
     table.drop_dead(|session| session != B, REST_MS);
     assert!(table.grant(Fid(u64::MAX), A, 0) && !table.holds(Fid(1), B));
@@ -70,7 +85,7 @@ fn a_full_table_grants_no_more_until_some_are_dead() {
 fn what_says_nothing_any_more_leaves_the_table() {
     let mut table = Table::default();
     table.note_conflict(DIR, What::Attr, 0);
-    table.make_sole(Fid(8), What::Attr, A, 0);
+    table.make_sole((Fid(8), What::Attr), A, GivenBack::default(), 0);
     table.grant(Fid(9), A, 0);
     table.drop_dead(|_| true, REST_MS - 1);
     assert_eq!((table.entries.len(), table.contests()), (3, 1));
@@ -82,8 +97,8 @@ fn what_says_nothing_any_more_leaves_the_table() {
 fn an_inode_that_has_gone_leaves_nothing() {
     let mut table = Table::default();
     table.grant(DIR, A, 0);
-    table.make_sole(DIR, What::Names, A, 0);
-    table.make_sole(DIR, What::Attr, A, 0);
+    table.make_sole((DIR, What::Names), A, GivenBack::default(), 0);
+    table.make_sole((DIR, What::Attr), A, GivenBack::default(), 0);
     table.gone(DIR);
     table.gone(Fid(8));
     assert_eq!((table.entries.len(), table.contests(), table.held()), (0, 0, 0));
@@ -112,6 +127,12 @@ mod model {
         KeepsAnyway,
         /// A contested item may be cached by anyone.
         NoContest,
+        /// A watcher does not look at bars.
+        BlindWatch,
+        /// A watcher leaves the contest as it is.
+        SoleBesideWatch,
+        /// It moves the name though it forgot something since it asked to watch.
+        WatchesAnyway,
     }
 
     #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -134,6 +155,9 @@ mod model {
         holds: bool,
         /// Forgets since the request left.
         has_forgotten: bool,
+        /// The reader begins to watch, by step: its kernel moves a name.
+        watch: u8,
+        forgot_watched: bool,
         // The reader's cache.
         cached: Option<u8>,
         /// A notice under way to the reader.
@@ -178,8 +202,28 @@ mod model {
             }),
             _ => unreachable!(),
         }
-        if s.notice {
-            add(&|t| (t.notice, t.cached, t.has_forgotten) = (false, None, true));
+        match s.watch {
+            0 => add(&|t| {
+                t.is_holder = true;
+                t.is_sole &= fault == Fault::SoleBesideWatch;
+                (t.watch, t.forgot_watched) = (1, false);
+            }),
+            // It may be contested again by now.
+            1 | 3 => {
+                add(&|t| t.watch = if s.bars == 0 || fault == Fault::BlindWatch { s.watch + 1 } else { 0 })
+            }
+            2 => add(&|t| t.watch = if !s.is_sole || fault == Fault::SoleBesideWatch { 3 } else { 0 }),
+            4 => add(&|t| t.watch = if !s.forgot_watched || fault == Fault::WatchesAnyway { 5 } else { 0 }),
+            // The move is a change of its own, which the executor carries out at one moment.
+            5 => add(&|t| (t.cached, t.watch) = (Some(t.published), 0)),
+            _ => {}
+        }
+        // The kernel holds the directory's lock until it has moved the name.
+        if s.notice && s.watch != 5 {
+            add(&|t| {
+                (t.notice, t.cached) = (false, None);
+                (t.has_forgotten, t.forgot_watched) = (true, true);
+            });
         }
         // A contest may be over at any moment: a change under way may have begun long ago.
         if s.is_sole {
@@ -251,6 +295,9 @@ mod model {
             Fault::NoWait,
             Fault::KeepsAnyway,
             Fault::NoContest,
+            Fault::BlindWatch,
+            Fault::SoleBesideWatch,
+            Fault::WatchesAnyway,
         ] {
             explore(fault).expect_err(&format!("{fault:?}"));
         }

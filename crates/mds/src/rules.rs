@@ -65,6 +65,10 @@ pub trait Rules: Send + Sync {
     fn parent_in(&self, _fid: Fid, _record: &[u8]) -> Option<Fid> {
         None
     }
+    /// The inode with this record is a directory that has subdirectories.
+    fn has_dirs(&self, _fid: Fid, _record: &[u8]) -> bool {
+        false
+    }
     /// The directory whose lease a request may ask for.
     fn leased_dir(&self, _call: u16, _body: &[u8]) -> Option<Fid> {
         None
@@ -175,6 +179,9 @@ impl Rules for MetaRules {
     }
     fn parent_in(&self, fid: Fid, record: &[u8]) -> Option<Fid> {
         meta::parent_in(fid, record)
+    }
+    fn has_dirs(&self, fid: Fid, record: &[u8]) -> bool {
+        meta::has_dirs(fid, record)
     }
     fn leased_dir(&self, call: u16, body: &[u8]) -> Option<Fid> {
         meta::leased_dir(call, body)

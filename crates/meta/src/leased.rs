@@ -8,7 +8,7 @@ use wire::{Reader, Request, Wire};
 
 use crate::inode::{SETGID, load_inode};
 use crate::readdir::{BYTES_MAX, ENTRIES_MAX};
-use crate::records::{EntryRecord, counted};
+use crate::records::{EntryRecord, InodeRecord, counted};
 use crate::{View, keys, names};
 
 /// The directory whose lease the call may ask for. `None`: its answer is not cached.
@@ -90,6 +90,11 @@ pub fn parent_in(fid: Fid, record: &[u8]) -> Option<Fid> {
         return Some(fid);
     }
     counted(fid, record).ok()?.parent
+}
+
+/// The inode with this record is a directory that has subdirectories.
+pub fn has_dirs(fid: Fid, record: &[u8]) -> bool {
+    InodeRecord::decode(fid, record).is_ok_and(|inode| inode.is_dir() && inode.attr.nlink > 2)
 }
 
 pub fn parent_of(view: &dyn View, fid: Fid) -> Option<Fid> {

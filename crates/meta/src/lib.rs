@@ -65,7 +65,9 @@ pub mod xattr;
 pub use dispatch::{is_mutation, mutate, read};
 pub use format::format;
 pub use judge::{Judge, claimed};
-pub use leased::{answers_for, concerned, dir_of_attributes, leased_dir, parent_in, parent_of, plain_dir};
+pub use leased::{
+    answers_for, concerned, dir_of_attributes, has_dirs, leased_dir, parent_in, parent_of, plain_dir,
+};
 pub use note::Note;
 pub use reap::{dead_list, forget_dead, is_dead, leave_orphan, orphan_holder, orphan_in, orphans, reap};
 pub use settle::rest;

@@ -95,6 +95,10 @@ bodies! {
     }
     /// All changes in the directory are shipped, and no more are made before the MDT hears of them.
     LeaveDir { dir: Fid, number: u64 }
+    /// Asks to be told of changes of names in a directory, also of one that another session changes again and again.
+    WatchDir { dir: Fid }
+    /// `is_told`: the session holds the directory's lease.
+    WatchDirReply { is_told: bool }
     MakeDir { parent: Fid, name: Bytes, mode: u32, umask: u32, now: Time, cred: Cred, want: Fid }
     Symlink { parent: Fid, name: Bytes, target: Bytes, now: Time, cred: Cred, want: Fid }
     Link { fid: Fid, parent: Fid, name: Bytes, now: Time, cred: Cred }
@@ -508,6 +512,7 @@ calls! {
     0x0239 MoveTail => MoveTailReply, mutate;
     0x023a LeaseDir => LeaseDirReply, read;
     0x023b LeaveDir => Empty, read;
+    0x023c WatchDir => WatchDirReply, read;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;
 }

@@ -44,7 +44,7 @@ macro_rules! all_types {
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
                 meta::WriteInline, meta::Grow, meta::Switch, meta::MoveTail, meta::Settle, meta::Truncate, meta::SetStripe,
-                meta::GetAttrs, batch::Batch, meta::CreateWith, meta::LeaseDir, meta::LeaveDir,
+                meta::GetAttrs, batch::Batch, meta::CreateWith, meta::LeaseDir, meta::LeaveDir, meta::WatchDir,
                 meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying, check::Check, check::Repair, check::CopyOut,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,

@@ -6,11 +6,11 @@
 //! client-LE3: when `forget` returns, neither this cache nor the kernel's has what was to be forgotten: replies to the kernel that were
 //!     judged before it have left.
 //! client-LE4: attributes are cached with the one name of their inode, so whatever drops the name drops them.
-//! client-LE5: the kernel caches names only while this client is alone. Its notices for names either wait for a lock whose holder may wait for a
-//!     notice, or make the working directory of a program look removed. Beside others each use of a name asks this cache.
+//! client-LE5: a name has a time-out in the kernel only if it is noted here, under the lease of the directory that it has there (`kernel`).
 
 mod change;
 mod keep;
+mod kernel;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lease::{TERM_MS, Touch};
+use lease::{KEPT_MS, TERM_MS, Touch};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use types::{Attr, Fid, Kind, SessionId, Time, h64};
 use wire::Flags;
@@ -29,6 +29,8 @@ use wire::notice::Forgotten;
 use crate::cache::listing::Listing;
 
 pub(crate) use change::{Fate, OwnChange};
+pub use kernel::Kernel;
+use kernel::{KernelNames, Recalled};
 
 /// More than there are threads, so that different directories rarely share a lock.
 const SHARDS: usize = 64;
@@ -44,15 +46,15 @@ const MISSES_MAX: u32 = 4;
 const NAME_BYTES_MAX: usize = 255;
 /// In the place of the root's name.
 const NO_NAME: &[u8] = b"";
-/// client-LE5: longest time-out of a name.
+/// Longest time-out of a name: a change elsewhere waits so long if the kernel cannot be told (`kernel`).
 const NAME_MS: u64 = 1_000;
+/// The same of a directory. lease-L5: the MDT tells of changes for so long after its lease was given back, and more.
+const DIR_NAME_MS: u64 = KEPT_MS / 2;
+const _: () = assert!(DIR_NAME_MS + MARGIN_MS < KEPT_MS);
 /// Three renewals have failed then.
 const ENDING_MS: u64 = 1_500;
 /// Kept back from each time-out: the kernel counts it from the reply, a moment after it was computed here.
 const MARGIN_MS: u64 = 100;
-
-/// Tells the kernel to forget attributes of these inodes.
-pub type ToKernel = Box<dyn Fn(&[Fid]) + Send + Sync>;
 
 pub(crate) struct Leased {
     /// The lease ends at this boot time in milliseconds; 0: none.
@@ -70,9 +72,10 @@ pub(crate) struct Leased {
     /// The name of each inode whose attributes may be cached.
     places: Vec<Mutex<HashMap<Fid, Place>>>,
     count: AtomicUsize,
-    kernel: RwLock<Option<ToKernel>>,
-    /// The kernel uses no name past this boot time.
+    kernel: RwLock<Option<Box<dyn Kernel>>>,
+    /// The kernel uses no name past this boot time; none that it learned before everything was void the last time.
     names_end_ms: AtomicU64,
+    void_names_end_ms: AtomicU64,
     has_kernel: AtomicBool,
 }
 
@@ -96,6 +99,7 @@ impl Stamps {
 #[derive(Default)]
 struct Shard {
     dirs: Mutex<HashMap<Fid, Dir>>,
+    in_kernel: Mutex<KernelNames>,
     /// Shared by replies to the kernel about names and attributes of these directories.
     replying: RwLock<()>,
 }
@@ -207,6 +211,7 @@ impl Default for Leased {
             count: AtomicUsize::new(0),
             kernel: RwLock::new(None),
             names_end_ms: AtomicU64::new(0),
+            void_names_end_ms: AtomicU64::new(0),
             has_kernel: AtomicBool::new(false),
         }
     }
@@ -224,7 +229,7 @@ impl Leased {
         &self.places[fid.0 as usize % SHARDS]
     }
 
-    pub fn on_forget(&self, kernel: Option<ToKernel>) {
+    pub fn on_forget(&self, kernel: Option<Box<dyn Kernel>>) {
         self.has_kernel.store(kernel.is_some(), Ordering::SeqCst);
         *self.kernel.write() = kernel;
     }
@@ -292,6 +297,7 @@ impl Leased {
             dirs.into_values().for_each(|dir| self.dropped(dir, &mut fids));
             drop(shard.replying.write());
         }
+        self.names_are_void();
         self.tell_kernel(&fids);
     }
 
@@ -311,7 +317,7 @@ impl Leased {
 
     fn tell_kernel(&self, fids: &[Fid]) {
         if let Some(kernel) = self.kernel.read().as_ref().filter(|_| !fids.is_empty()) {
-            kernel(fids);
+            kernel.attributes(fids);
         }
     }
 
@@ -402,14 +408,8 @@ impl Leased {
         self.shard(dir).replying.read()
     }
 
-    /// client-LE5: waits until replies have left that were judged while this client was alone. Returns how long the kernel may use their names.
-    pub fn names_left(&self) -> Duration {
-        self.shards.iter().for_each(|shard| drop(shard.replying.write()));
-        Duration::from_millis(self.names_end_ms.load(Ordering::SeqCst).saturating_sub(now_ms()))
-    }
-
-    /// For a reply that has `replying`.
-    pub fn time_outs(&self, leave: &Leave, is_alone: bool) -> TimeOuts {
+    /// For a reply that has `replying`. `name`: that of `leave`, and true for a directory's, if the reply tells a name.
+    pub fn time_outs(&self, leave: &Leave, name: Option<(&[u8], bool)>) -> TimeOuts {
         let is_so = |stamp| self.holds(leave.since, stamp);
         if !(leave.has_name || leave.has_attr) || !is_so(self.dirs.get(leave.dir.0)) {
             return TimeOuts::default();
@@ -417,10 +417,15 @@ impl Leased {
         let has_name = leave.has_name && is_so(self.names.get(name_hash(leave.dir, leave.h64)));
         let has_attr = leave.has_attr && is_so(self.attrs.get(leave.fid.0));
         let left_ms = self.left_ms().saturating_sub(MARGIN_MS);
-        let name_ms = if has_name && is_alone { left_ms.min(NAME_MS) } else { 0 };
-        if name_ms > 0 {
-            self.names_end_ms.fetch_max(now_ms() + name_ms + MARGIN_MS, Ordering::SeqCst);
-        }
+        let name_ms = match name.filter(|_| has_name && left_ms > 0) {
+            Some((name, is_dir)) => {
+                let name_ms = left_ms.min(if is_dir { DIR_NAME_MS } else { NAME_MS });
+                let until_ms = now_ms() + name_ms + MARGIN_MS;
+                let is_noted = self.note_in_kernel((leave.dir, leave.h64), name, is_dir, until_ms);
+                if is_noted { name_ms } else { 0 }
+            }
+            None => 0,
+        };
         let attr_ms = if has_attr { left_ms } else { 0 };
         TimeOuts { name: Duration::from_millis(name_ms), attr: Duration::from_millis(attr_ms) }
     }
@@ -434,29 +439,45 @@ impl Leased {
         }
     }
 
-    /// client-LE3: others change these.
+    /// client-LE3: others change these. Waits for the kernel, at most as long as it may use a name.
     pub fn forget(&self, items: &[Forgotten]) {
+        let mut recalled = Recalled::default();
         let mut fids = Vec::new();
-        for Forgotten { dir, h64, fid, whole } in items {
-            let stamp = self.clock.fetch_add(1, Ordering::SeqCst) + 1;
-            self.dirs.set(dir.0, stamp);
-            let shard = self.shard(*dir);
-            {
-                let mut dirs = shard.dirs.lock();
-                if *whole {
-                    dirs.remove(dir).into_iter().for_each(|of| self.dropped(of, &mut fids));
-                } else if let Some(of) = dirs.get_mut(dir).filter(|_| *h64 != 0) {
-                    of.lose_names();
-                    fids.extend(self.drop_name(of, *h64));
-                }
-            }
-            if *fid != Fid(0) {
-                self.drop_attr(*fid);
-                fids.push(*fid);
-            }
-            // Replies that were judged before the stamp leave first.
-            drop(shard.replying.write());
+        for item in items {
+            self.forget_here(item, &mut fids);
+            // Replies that were judged before the stamp have left.
+            self.recall(item.dir, item.h64, item.whole, &mut recalled);
         }
+        self.tell_kernel(&fids);
+        self.drop_in_kernel(recalled);
+    }
+
+    /// In this cache. Replies to the kernel that were judged before have left when it returns. `fids`: attributes that the kernel has to forget.
+    fn forget_here(&self, item: &Forgotten, fids: &mut Vec<Fid>) {
+        let Forgotten { dir, h64, fid, whole } = item;
+        let stamp = self.clock.fetch_add(1, Ordering::SeqCst) + 1;
+        self.dirs.set(dir.0, stamp);
+        let shard = self.shard(*dir);
+        {
+            let mut dirs = shard.dirs.lock();
+            if *whole {
+                dirs.remove(dir).into_iter().for_each(|of| self.dropped(of, fids));
+            } else if let Some(of) = dirs.get_mut(dir).filter(|_| *h64 != 0) {
+                of.lose_names();
+                fids.extend(self.drop_name(of, *h64));
+            }
+        }
+        if *fid != Fid(0) {
+            self.drop_attr(*fid);
+            fids.push(*fid);
+        }
+        drop(shard.replying.write());
+    }
+
+    /// For want of memory. The lease stays, so the kernel keeps the names.
+    fn drop_for_room(&self, dir: Fid) {
+        let mut fids = Vec::new();
+        self.forget_here(&Forgotten { dir, h64: 0, fid: Fid(0), whole: true }, &mut fids);
         self.tell_kernel(&fids);
     }
 }

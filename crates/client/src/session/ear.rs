@@ -1,7 +1,7 @@
 //! The line to the MDT, and the effects of the notices that come over it.
 //!
-//! client-EA1: a notice wakes threads, sets flags and drops what is cached, and waits for nothing but replies to the kernel that are being
-//!     written.
+//! client-EA1: a notice wakes threads, sets flags and drops what is cached. It waits for replies to the kernel that are being written, and at most
+//!     for the time-outs of names that the kernel has.
 //! client-EA2: after each answer to a keep-alive the line is open and no notice is missing, or the client listens anew. So a lost notice shows
 //!     within a second.
 
@@ -99,7 +99,7 @@ impl Ear {
                 *self.missing.lock() = None;
                 if !self.taken.knows(&reply) {
                     // Before any notice is acknowledged: those that are lost may have told what to forget.
-                    id.leased.void();
+                    id.leased.void_with_names();
                 }
                 *self.line.lock() = Some((listening, listener.clone()));
                 // The attach or keep-alive before this has told the mode.
@@ -145,14 +145,14 @@ fn heard(id: &Identity, since: Attach, head: &Header, body: &[u8]) {
         }
         Forget::CALL => match Forget::from_bytes(body) {
             Ok(notice) => id.leased.forget(&notice.items),
-            Err(_) => id.leased.void(),
+            Err(_) => id.leased.void_with_names(),
         },
         // A malformed one is told again.
         GiveBack::CALL => {
             GiveBack::from_bytes(body).into_iter().for_each(|notice| id.sharing.recalls.add(notice.items))
         }
         LookAround::CALL => {
-            id.leased.void();
+            id.leased.void_with_names();
             look_around(id)
         }
         other => tracing::debug!("notice {other:#06x} is of a newer release, and is ignored"),

@@ -141,6 +141,11 @@ impl Sent for wire::meta::LeaveDir {
         After::Nothing
     }
 }
+impl Sent for wire::meta::WatchDir {
+    fn after(&self, _: Fid) -> After {
+        After::Nothing
+    }
+}
 impl Sent for LeaseDir {
     fn after(&self, _: Fid) -> After {
         After::Nothing

@@ -5,7 +5,7 @@
 //!
 //! client-H1: a call works by the mode that held when it began; a change of mode waits for those that began before it.
 //! client-H2: before the MDT hears that this client shares, it has leases of the files that it knows better, or has flushed and told what it
-//!     knows. The names that the kernel was allowed to remember have run out (client-LE5).
+//!     knows. Names that the kernel has by leases that are void have run out (client-LE5).
 //! client-H3: a lease is taken before locks of the file are (client-C1).
 //! client-H4: what a restarted MDT is told of leases is what this client holds: noted after the grant, struck out before the return.
 //! client-H5: a token is in use from the first request for its lease until the MDT has heard of its end; the floor is the lowest in use.
@@ -336,8 +336,8 @@ impl Fs {
         for file in others {
             self.tell_better(&file, deadline)?;
         }
-        // 4. client-LE5: what the kernel remembers of names runs out.
-        let until = Instant::now() + self.id.leased.names_left();
+        // 4. After a restart of the MDT: the kernel may know names by leases of before (client-LE5).
+        let until = Instant::now() + self.id.leased.void_names_left();
         while Instant::now() < until {
             if self.is_stopping() {
                 return late("the client ends");

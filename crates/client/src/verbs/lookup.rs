@@ -12,7 +12,7 @@ use wire::session::Claims;
 use crate::Fs;
 use crate::cache::files::{File, For};
 use crate::cache::hold::To;
-use crate::cache::leased::{Known, Leave, TimeOuts, ToKernel};
+use crate::cache::leased::{Kernel, Known, Leave, TimeOuts};
 use crate::session::section::Section;
 
 /// A reply to the kernel about names and attributes of one directory. It must have left before this is dropped (client-LE3).
@@ -22,9 +22,10 @@ pub struct Replying<'a> {
 }
 
 impl Replying<'_> {
-    /// The time-outs that the kernel may be given with an answer of this directory.
-    pub fn time_outs(&self, leave: &Leave) -> TimeOuts {
-        self.fs.id.leased.time_outs(leave, !self.fs.is_shared())
+    /// The time-outs that the kernel may be given with an answer of this directory. `name`: the name that the answer tells, and true if it is a
+    /// directory's; `None`: the answer has attributes only.
+    pub fn time_outs(&self, leave: &Leave, name: Option<(&[u8], bool)>) -> TimeOuts {
+        self.fs.id.leased.time_outs(leave, name)
     }
 }
 
@@ -142,9 +143,9 @@ impl Fs {
         Replying { fs: self, _guard: self.id.leased.replying(dir) }
     }
 
-    /// `forget` is called with files whose attributes the kernel must forget. It waits for nothing.
-    pub fn on_forget(&self, forget: ToKernel) {
-        self.id.leased.on_forget(Some(forget));
+    /// A kernel is served, which is told what it must forget.
+    pub fn on_forget(&self, kernel: Box<dyn Kernel>) {
+        self.id.leased.on_forget(Some(kernel));
     }
 
     /// Attributes for a file handle. `Stale` once the last name is gone, even if the file is open: a number from outside opens no removed file.

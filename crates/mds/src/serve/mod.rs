@@ -13,7 +13,7 @@ use types::{Code, Fault, Incarnation, SessionId};
 use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
 use wire::mdt::{EvictSession, MdtLeases, MdtStat};
-use wire::meta::{Counts, LeaseDir, LeaveDir};
+use wire::meta::{Counts, LeaseDir, LeaveDir, WatchDir};
 use wire::notice::Listen;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
@@ -97,6 +97,7 @@ impl Core {
             CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
             LeaseDir::CALL => self.on_lease_dir(head, &parse(body)?).map(plain),
             LeaveDir::CALL => self.on_leave_dir(head.session, &parse(body)?).map(plain),
+            WatchDir::CALL => self.on_watch_dir(head, &parse(body)?).map(plain),
             Dying::CALL => {
                 self.check_session(head.session)?;
                 self.on_dying(&parse(body)?).map(plain)

@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::time::{Duration, Instant};
 
 use kv::Miss;
-use lease::{Holder, TERM_MS, Table, Touch, What};
+use lease::{GivenBack, Holder, TERM_MS, Table, Touch, What};
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid, SessionId};
+use wire::meta::{WatchDir, WatchDirReply};
 use wire::notice::{FORGOTTEN_MAX, Forget, Forgotten};
 use wire::{Flags, Header};
 
@@ -35,6 +36,9 @@ const BARS: usize = 1 << 16;
 pub const RECALL_MAX: Duration = Duration::from_secs(30);
 /// Changes that may wait at a time: half of the threads of a server.
 pub const WAITING_MAX: usize = 32;
+/// A directory is watched once no change in it is under way: how long that is tried, and how often.
+const WATCH_TRIES: Duration = Duration::from_millis(50);
+const WATCH_PAUSE: Duration = Duration::from_millis(2);
 /// Longest wait for one session between two looks at its lease.
 pub const LOOK_EACH: Duration = Duration::from_millis(100);
 /// `Leases::holder`: several sessions may hold leases.
@@ -121,6 +125,15 @@ struct Want {
     from: Vec<Holder>,
     /// lease-L4.
     is_contested: bool,
+    /// lease-L5: the directory has subdirectories.
+    has_dirs: bool,
+}
+
+/// Where a lease of an inode's attributes lies, and whether it has subdirectories itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Home {
+    pub parent: Option<Fid>,
+    pub has_dirs: bool,
 }
 
 /// Touches that no other session caches any more: their bars stood before they were taken back.
@@ -143,7 +156,7 @@ impl Bars {
         Bars { leases: leases.clone(), places: Mutex::default() }
     }
 
-    fn set(&self, fid: Fid) {
+    pub fn set(&self, fid: Fid) {
         let place = place(fid);
         let before = self.leases.bars[place].fetch_add(1, Ordering::SeqCst);
         assert!(before < u32::MAX, "bars are as few as changes under way");
@@ -197,9 +210,22 @@ impl Leases {
         self.with(dir, |table| table.grant(dir, session, now_ms))
     }
 
+    /// As `grant`, and every change that begins from here on is told to the session (lease-L4). False: one that is under way may not be.
+    pub fn watch(&self, dir: Fid, session: SessionId, now_ms: u64) -> bool {
+        let is_granted = self.grant(dir, session, now_ms);
+        if is_granted {
+            self.with(dir, |table| table.end_sole(dir, What::Names, session));
+        }
+        is_granted && self.may_cache(dir, What::Names, session, now_ms)
+    }
+
     /// Another session may cache names in `dir`.
-    pub fn has_others(&self, dir: Fid, session: SessionId) -> bool {
-        self.with(dir, |table| !table.others(dir, session).is_empty())
+    pub fn has_others(&self, dir: Fid, session: SessionId, now_ms: u64) -> bool {
+        self.with(dir, |table| {
+            // Ends leases that were given back.
+            _ = table.is_sole(dir, What::Names, session, now_ms);
+            !table.others(dir, session).is_empty()
+        })
     }
     pub fn holds(&self, dir: Fid, session: SessionId) -> bool {
         self.with(dir, |table| table.holds(dir, session))
@@ -217,8 +243,7 @@ impl Leases {
         !has_bars() && !is_contested() && !has_bars()
     }
 
-    /// Sets the bars of what a change touches, then finds what others must forget before it. `parent_of`: the directory of an inode as it was
-    /// before the change.
+    /// Sets the bars of what a change touches, then finds what others must forget before it. `home_of`: of an inode as it was before the change.
     pub fn conflicts(
         &self,
         session: SessionId,
@@ -226,7 +251,7 @@ impl Leases {
         bars: &Bars,
         forgot: &Forgot,
         now_ms: u64,
-        parent_of: impl Fn(Fid) -> Result<Option<Fid>, Stop>,
+        home_of: impl Fn(Fid) -> Result<Home, Stop>,
     ) -> Result<Option<Recall>, Stop> {
         touches.iter().for_each(|touch| bars.set(touch.fid()));
         let holder = self.holder.load(Ordering::SeqCst);
@@ -238,7 +263,7 @@ impl Leases {
         for touch in touches.iter().filter(|touch| !forgot.contains(touch)) {
             let dir = match *touch {
                 Touch::Name { dir, .. } => dir,
-                Touch::Attr { fid } => match parent_of(fid)? {
+                Touch::Attr { fid } => match home_of(fid)?.parent {
                     Some(dir) => dir,
                     // Without a name, or new: no session may cache it.
                     None => continue,
@@ -251,7 +276,8 @@ impl Leases {
             let from = self.with(dir, |table| table.others(dir, session));
             if !from.is_empty() {
                 let is_contested = self.with(fid, |table| table.note_conflict(fid, what, now_ms));
-                wants.push(Want { touch: *touch, dir, from, is_contested });
+                let has_dirs = is_contested && what == What::Names && home_of(dir)?.has_dirs;
+                wants.push(Want { touch: *touch, dir, from, is_contested, has_dirs });
             }
         }
         Ok((!wants.is_empty()).then(|| Recall { session, touches: touches.to_vec(), wants }))
@@ -361,6 +387,21 @@ impl Core {
         Ok(flags)
     }
 
+    /// A client's kernel is about to move a name with its time-out into this directory (client-LE5).
+    pub fn on_watch_dir(&self, head: &Header, req: &WatchDir) -> Result<WatchDirReply, Fault> {
+        self.check_incarnation(head)?;
+        self.check_session(head.session)?;
+        let until = Instant::now() + WATCH_TRIES;
+        let watch = || self.leases.watch(req.dir, head.session, self.clock.boot_ms());
+        loop {
+            let is_told = watch();
+            if is_told || Instant::now() >= until {
+                return Ok(WatchDirReply { is_told });
+            }
+            std::thread::sleep(WATCH_PAUSE);
+        }
+    }
+
     /// As `lease_of_read`, for a change that makes a name. No other session knows the inode that it makes.
     pub fn lease_of_change(&self, head: &Header, body: &[u8]) -> u16 {
         let Some(dir) = self.rules.leased_dir(head.call, body) else { return 0 };
@@ -392,20 +433,23 @@ impl Core {
         }
         // mds-Z2: no other session caches it.
         touches.retain(|touch| !self.makers.is_held_by(touch.fid(), session));
-        let parent_of = |fid| {
+        let home_of = |fid| {
             let key = meta::keys::inode(fid);
-            let of = |raw: &[u8]| self.rules.parent_in(fid, raw);
+            let of = |raw: &[u8]| Home {
+                parent: self.rules.parent_in(fid, raw),
+                has_dirs: self.rules.has_dirs(fid, raw),
+            };
             match draft.changes.get(&key) {
-                Some(value) => Ok(value.as_ref().and_then(|value| of(value.raw()))),
+                Some(value) => Ok(value.as_ref().map_or(Home::default(), |value| of(value.raw()))),
                 None => match draft.snap.get(&key) {
-                    Ok(value) => Ok(value.and_then(|value| of(&value))),
-                    Err(Miss::Damage(_)) => Ok(None),
+                    Ok(value) => Ok(value.map_or(Home::default(), |value| of(&value))),
+                    Err(Miss::Damage(_)) => Ok(Home::default()),
                     Err(Miss::Absent(what)) => Err(Stop::Absent(what)),
                 },
             }
         };
         let now_ms = self.clock.boot_ms();
-        match self.leases.conflicts(session, &touches, bars, forgot, now_ms, parent_of)? {
+        match self.leases.conflicts(session, &touches, bars, forgot, now_ms, home_of)? {
             None => Ok(()),
             Some(recall) => {
                 // The bars stand on for the request's own thread, which waits and starts over.
@@ -422,7 +466,7 @@ impl Core {
         let _waiting = Waiting::begin(&counts.waiting)?;
         let mut items: BTreeMap<SessionId, Vec<Forgotten>> = BTreeMap::new();
         for want in &recall.wants {
-            let Want { touch, dir, from, is_contested } = want;
+            let Want { touch, dir, from, is_contested, .. } = want;
             let item = match *touch {
                 Touch::Name { h64, .. } => Forgotten { dir: *dir, h64, fid: Fid(0), whole: *is_contested },
                 Touch::Attr { fid } => Forgotten { dir: *dir, h64: 0, fid, whole: false },
@@ -444,13 +488,12 @@ impl Core {
         self.await_ghosts(items.keys().copied())?;
         let now_ms = self.clock.boot_ms();
         forgot.extend(recall.touches.iter().copied());
-        for Want { touch, dir, from, is_contested } in &recall.wants {
+        for Want { touch, from, is_contested, has_dirs, .. } in &recall.wants {
             if *is_contested {
-                if touch.what() == What::Names {
-                    self.leases.with(*dir, |table| from.iter().for_each(|s| table.take_back(*dir, *s)));
-                }
                 let fid = touch.fid();
-                self.leases.with(fid, |table| table.make_sole(fid, touch.what(), recall.session, now_ms));
+                let given_back = GivenBack { leases: from, has_dirs: *has_dirs };
+                let of = (fid, touch.what());
+                self.leases.with(fid, |table| table.make_sole(of, recall.session, given_back, now_ms));
             }
         }
         counts.note(began);

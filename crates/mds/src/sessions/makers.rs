@@ -24,7 +24,7 @@ use wire::{Empty, Header, Request};
 use crate::Core;
 use crate::records::look::look;
 use crate::reply::refuse_observer;
-use crate::sessions::leases::{Bars, Forgot, LOOK_EACH, RECALL_MAX, Waiting, mixed};
+use crate::sessions::leases::{Bars, Forgot, Home, LOOK_EACH, RECALL_MAX, Waiting, mixed};
 
 /// Words of marks. Directories that share one only cost a look at the table.
 const MARKS: usize = 1 << 12;
@@ -244,11 +244,13 @@ impl Core {
     fn grant_dir(&self, dir: Fid, session: SessionId) -> Result<Option<u64>, Fault> {
         let (bars, mut forgot) = (Bars::new(&self.leases), Forgot::new());
         let parent = look(&self.kv, &mut |view| self.rules.parent_of(view, dir))?;
+        // Only its attributes are touched.
+        let home = Home { parent, has_dirs: false };
         let touches = [Touch::Attr { fid: dir }];
         let recall =
-            self.leases.conflicts(session, &touches, &bars, &forgot, self.clock.boot_ms(), |_| Ok(parent));
+            self.leases.conflicts(session, &touches, &bars, &forgot, self.clock.boot_ms(), |_| Ok(home));
         // Its bar stands for the names, too.
-        if self.leases.has_others(dir, session) {
+        if self.leases.has_others(dir, session, self.clock.boot_ms()) {
             return Ok(None);
         }
         if let Some(recall) = recall.map_err(crate::executor::execute::Stop::fault)? {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lease::{CONFLICTS_MAX, REST_MS, TERM_MS};
+use lease::{CONFLICTS_MAX, KEPT_MS, REST_MS, TERM_MS};
 use net::Answer;
 use types::*;
 use wire::meta::*;
@@ -13,7 +13,7 @@ use wire::{Flags, Header, Reader, ReplyHead, Request, Wire};
 
 use super::meta_rules::{self, fresh};
 use super::rig::{Rig, holds_nothing};
-use crate::sessions::leases::WAITING_MAX;
+use crate::sessions::leases::{Bars, WAITING_MAX};
 
 const BOTH: u16 = Flags::NAMES_LEASED | Flags::ATTRS_LEASED;
 
@@ -158,7 +158,24 @@ fn what_a_change_waits_for_is_not_leased_meanwhile() {
 /// lease-L4.
 #[test]
 fn a_directory_that_is_changed_again_and_again_is_leased_to_its_changer_alone() {
+    changed_again_and_again(false);
+}
+
+/// lease-L5: kernels may use names of subdirectories for a while.
+#[test]
+fn a_directory_with_subdirectories_is_told_for_a_while_after_it_was_given_back() {
+    changed_again_and_again(true);
+}
+
+fn changed_again_and_again(has_dirs: bool) {
     let two = Two::new();
+    if has_dirs {
+        let (name, cred) = (b"dir"[..].into(), Cred::root());
+        let (mode, now) = (0o755, Time::new(1, 0));
+        let made = MakeDir { parent: Fid::ROOT, name, mode, umask: 0, now, cred, want: Fid(0) };
+        two.rig.ask(&made, two.b).unwrap();
+    }
+    let kept = u64::from(has_dirs);
     // The holder's term is over, so that no change waits.
     two.pass(TERM_MS);
     for n in 0..CONFLICTS_MAX {
@@ -170,11 +187,39 @@ fn a_directory_that_is_changed_again_and_again_is_leased_to_its_changer_alone() 
     assert_eq!(two.look("f", two.a, Flags::LEASE_WANTED).0 & Flags::NAMES_LEASED, 0);
     assert_eq!(two.look("f", two.b, Flags::LEASE_WANTED), (BOTH, Code::NotFound as u16));
     two.make("more", two.b).unwrap();
-    assert_eq!(recalls(), u64::from(CONFLICTS_MAX), "nobody else may have it cached");
+    assert_eq!(recalls(), u64::from(CONFLICTS_MAX) + kept);
+    two.pass(KEPT_MS);
+    two.make("alone", two.b).unwrap();
+    assert_eq!(recalls(), u64::from(CONFLICTS_MAX) + kept, "no other session may have it cached");
     two.pass(REST_MS);
     assert_eq!(two.look("f", two.a, Flags::LEASE_WANTED).0, BOTH);
     two.make("last", two.b).unwrap();
-    assert_eq!(recalls(), u64::from(CONFLICTS_MAX) + 1);
+    assert_eq!(recalls(), u64::from(CONFLICTS_MAX) + kept + 1);
+}
+
+/// lease-L4: a client that is about to rename a file into a directory has to be told of changes there.
+#[test]
+fn a_session_that_watches_a_directory_is_told_of_the_next_change_by_its_sole_changer() {
+    let two = Two::new();
+    two.pass(TERM_MS);
+    for n in 0..CONFLICTS_MAX {
+        two.look("f", two.a, Flags::LEASE_WANTED);
+        two.make(&format!("f{n}"), two.b).unwrap();
+    }
+    two.pass(KEPT_MS);
+    let recalls = || two.rig.mdt.core.leases.counts.recalls.load(Ordering::Relaxed);
+    let before = recalls();
+    two.make("alone", two.b).unwrap();
+    assert_eq!(recalls(), before);
+    let watch = WatchDir { dir: Fid::ROOT };
+    assert!(two.rig.ask(&watch, two.a).unwrap().is_told);
+    two.make("told", two.b).unwrap();
+    assert_eq!(recalls(), before + 1);
+    assert!(two.rig.ask(&watch, two.b).unwrap().is_told, "it has no other to tell");
+    // A change is under way.
+    let bars = Bars::new(&two.rig.mdt.core.leases);
+    bars.set(Fid::ROOT);
+    assert!(!two.rig.ask(&watch, two.a).unwrap().is_told);
 }
 
 /// mds-L4: the client of an evicted session may not know it yet.

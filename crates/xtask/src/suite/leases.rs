@@ -16,6 +16,7 @@ use super::{Bench, Needs, Test, skip};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages)),
+    (Needs::Only(Wiring::Two), ("leases::no_lookup_is_older_than_the_last_change", cached_names)),
     (Needs::Only(Wiring::Two), ("leases::small_files_are_seen_elsewhere_at_once", shipped)),
     (Needs::Only(Wiring::Two), ("leases::two_mounts_write_one_file_in_strides", strides)),
 ];
@@ -32,6 +33,14 @@ fn pages(b: &mut Bench) -> Result<()> {
     let there = b.look(&dir);
     let rounds = if b.scale.is_short() { "300" } else { "10000" };
     judge(Command::new("python3").arg(script("pages.py")?).arg(dir).arg(there).arg(rounds), 1)
+}
+
+/// [S-several-mounts] Names that both kernels have cached, after changes at either mount.
+fn cached_names(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("cached-names")?;
+    let there = b.look(&dir);
+    let rounds = if b.scale.is_short() { "120" } else { "5000" };
+    judge(Command::new("python3").arg(script("names.py")?).arg(dir).arg(there).arg(rounds), 1)
 }
 
 /// [S-shipped] Files that one mount makes and removes in bulk, as the other one finds them at that moment.

@@ -110,16 +110,15 @@ impl Leased {
     /// Drops whole directories, `last` as the last one, until the names are within their bound.
     pub(super) fn make_room(&self, last: Fid) {
         let is_over = || self.count.load(Ordering::Relaxed) > NAMES_MAX;
-        let forget = |dir| self.forget(&[Forgotten { dir, h64: 0, fid: Fid(0), whole: true }]);
         if !is_over() {
             return;
         }
         for shard in &self.shards {
             let dirs: Vec<Fid> = shard.dirs.lock().keys().copied().filter(|dir| *dir != last).collect();
-            dirs.into_iter().take_while(|_| is_over()).for_each(forget);
+            dirs.into_iter().take_while(|_| is_over()).for_each(|dir| self.drop_for_room(dir));
         }
         if is_over() {
-            forget(last);
+            self.drop_for_room(last);
         }
     }
 }

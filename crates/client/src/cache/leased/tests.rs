@@ -2,6 +2,7 @@ use std::sync::atomic::AtomicU64;
 
 use types::{Attr, Time};
 
+use super::kernel::{InKernel, SHARD_MAX};
 use super::*;
 
 const DIR: Fid = Fid(7);
@@ -49,13 +50,9 @@ fn is_known(leased: &Leased, name: &[u8]) -> Option<bool> {
 
 fn may(leased: &Leased, leave: &Leave) -> (bool, bool) {
     let _replying = leased.replying(DIR);
-    let TimeOuts { name, attr } = leased.time_outs(leave, true);
-    let beside_others = leased.time_outs(leave, false);
-    assert_eq!(
-        (beside_others.name, beside_others.attr.is_zero()),
-        (Duration::ZERO, attr.is_zero()),
-        "client-LE5"
-    );
+    let TimeOuts { name, attr } = leased.time_outs(leave, Some((b"a", false)));
+    let without_name = leased.time_outs(leave, None);
+    assert_eq!((without_name.name, without_name.attr.is_zero()), (Duration::ZERO, attr.is_zero()));
     (!name.is_zero(), !attr.is_zero())
 }
 
@@ -135,7 +132,7 @@ fn an_answer_that_a_notice_overtook_is_not_kept() {
 fn a_notice_drops_what_it_names_and_tells_the_kernel() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (leased, to) = (leased(), told.clone());
-    leased.on_forget(Some(Box::new(move |fids| to.lock().push(fids.to_vec()))));
+    leased.on_forget(Some(Box::new(Heard { fids: to, ..Heard::default() })));
     let leave = (look(&leased, b"a", 9), look(&leased, b"b", 10));
     leased.forget(&[forget(b"", 9, false)]);
     assert_eq!((is_known(&leased, b"a"), is_known(&leased, b"b")), (Some(false), Some(true)));
@@ -256,7 +253,7 @@ fn a_notice_waits_for_replies_that_are_being_written() {
     let (leased, done) = (Arc::new(leased()), Arc::new(AtomicU64::new(0)));
     let leave = look(&leased, b"a", 9);
     let replying = leased.replying(DIR);
-    assert!(!leased.time_outs(&leave, true).name.is_zero());
+    assert!(!leased.time_outs(&leave, None).attr.is_zero());
     let thread = {
         let (leased, done) = (leased.clone(), done.clone());
         std::thread::spawn(move || {
@@ -274,16 +271,141 @@ fn a_notice_waits_for_replies_that_are_being_written() {
     assert_eq!(done.load(Ordering::SeqCst), 1);
 }
 
+type Names = Vec<(Fid, Box<[u8]>)>;
+
+/// A kernel that does what it is told, unless it is busy.
+#[derive(Default)]
+struct Heard {
+    fids: Arc<Mutex<Vec<Vec<Fid>>>>,
+    names: Arc<Mutex<Names>>,
+    is_busy: bool,
+    waiting: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Kernel for Heard {
+    fn attributes(&self, fids: &[Fid]) {
+        self.fids.lock().push(fids.to_vec());
+    }
+    fn names(&self, names: Names, done: Box<dyn FnOnce() + Send>) {
+        self.names.lock().extend(names);
+        match self.is_busy {
+            true => self.waiting.lock().push(done),
+            false => done(),
+        }
+    }
+}
+
+fn with_kernel(is_busy: bool) -> (Leased, Arc<Mutex<Names>>) {
+    let (leased, names) = (leased(), Arc::new(Mutex::new(Vec::new())));
+    leased.on_forget(Some(Box::new(Heard { names: names.clone(), is_busy, ..Heard::default() })));
+    (leased, names)
+}
+
+/// A reply that tells the kernel a name, with a short time-out of the name.
+fn show(leased: &Leased, name: &[u8], is_dir: bool) -> TimeOuts {
+    let leave = look(leased, name, 100 + u64::from(name[0]));
+    let _replying = leased.replying(leave.dir());
+    leased.time_outs(&leave, Some((name, is_dir)))
+}
+
+/// How long `does` takes, at least and at most.
+fn takes(does: impl FnOnce(), least_ms: u64, most_ms: u64) {
+    let begun = now_ms();
+    does();
+    let took = now_ms() - begun;
+    assert!((least_ms..most_ms).contains(&took), "{took} ms");
+}
+
 /// client-LE5.
 #[test]
-fn how_long_the_kernel_may_use_names_is_known() {
-    let leased = leased();
-    let leave = look(&leased, b"a", 9);
-    assert!(leased.names_left().is_zero());
-    leased.time_outs(&leave, false);
-    assert!(leased.names_left().is_zero(), "beside others it caches none");
-    let name = leased.time_outs(&leave, true).name;
-    assert!(name <= Duration::from_secs(1) && leased.names_left() >= name);
+fn the_kernel_is_told_of_exactly_the_names_that_it_may_know() {
+    let (leased, told) = with_kernel(false);
+    for name in [b"a", b"b"] {
+        let outs = show(&leased, name, false);
+        assert!(!outs.name.is_zero() && outs.name <= Duration::from_millis(NAME_MS));
+    }
+    look(&leased, b"c", 12);
+    leased.forget(&[forget(b"c", 0, false), forget(b"", 9, false)]);
+    assert!(told.lock().is_empty(), "it does not know c");
+    leased.forget(&[forget(b"a", 0, false)]);
+    assert_eq!(told.lock().drain(..).collect::<Vec<_>>(), [(DIR, Box::from(*b"a"))]);
+    leased.forget(&[forget(b"a", 0, false)]);
+    assert!(told.lock().is_empty(), "once is enough");
+    leased.forget(&[forget(b"", 0, true)]);
+    assert_eq!(told.lock().drain(..).collect::<Vec<_>>(), [(DIR, Box::from(*b"b"))]);
+}
+
+/// client-LE3, client-LE5: a program here may hold the directory's lock until another client has heard from this one.
+#[test]
+fn a_busy_kernel_delays_a_notice_by_the_time_out_of_the_name() {
+    let (leased, told) = with_kernel(true);
+    show(&leased, b"a", false);
+    takes(|| leased.forget(&[forget(b"a", 0, false)]), NAME_MS / 2, 3 * NAME_MS);
+    assert_eq!(told.lock().len(), 1);
+}
+
+/// The notice would take a working directory from programs, or what is mounted on it.
+#[test]
+fn subdirectories_of_a_lost_directory_run_out() {
+    let (leased, told) = with_kernel(false);
+    show(&leased, b"d", true);
+    show(&leased, b"f", false);
+    assert!(show(&leased, b"d", true).name < show(&leased, b"f", false).name);
+    leased.forget(&[forget(b"", 0, true)]);
+    assert_eq!(told.lock().drain(..).collect::<Vec<_>>(), [(DIR, Box::from(*b"f"))]);
+    // lease-L5: one that another client removes meanwhile is told.
+    leased.forget(&[forget(b"d", 0, false)]);
+    assert_eq!(told.lock().len(), 1);
+}
+
+#[test]
+fn a_name_that_moves_keeps_its_time_out_and_is_told_at_its_new_place() {
+    let (leased, told) = with_kernel(false);
+    let other = Fid(8);
+    assert!(leased.kernel_moves((DIR, b"a"), (other, b"b")).is_none());
+    show(&leased, b"a", false);
+    let (left, is_noted) = leased.kernel_moves((DIR, b"a"), (other, b"b")).unwrap();
+    assert!(is_noted && left > Duration::from_millis(NAME_MS / 2));
+    assert!(!leased.is_told_of(other) && leased.is_told_of(DIR));
+    leased.forget(&[Forgotten { dir: other, h64: h64(b"b"), fid: Fid(0), whole: false }]);
+    assert_eq!(told.lock().drain(..).collect::<Vec<_>>(), [(other, Box::from(*b"b"))]);
+}
+
+/// After a restart of the MDT no client is told of changes before it has reported, and it reports after that.
+#[test]
+fn names_whose_leases_are_void_run_out() {
+    let (leased, told) = with_kernel(false);
+    assert!(leased.void_names_left().is_zero());
+    show(&leased, b"a", false);
+    assert!(leased.void_names_left().is_zero());
+    takes(|| leased.void_with_names(), NAME_MS / 2, 3 * NAME_MS);
+    assert!(leased.void_names_left().is_zero() && told.lock().is_empty());
+}
+
+/// Dropped for want of memory, names stay leased, and the kernel keeps them.
+#[test]
+fn the_kernel_keeps_names_that_this_cache_has_no_room_for() {
+    let (leased, told) = with_kernel(false);
+    show(&leased, b"a", false);
+    leased.drop_for_room(DIR);
+    assert!(is_known(&leased, b"a").is_none() && told.lock().is_empty());
+    leased.renewed(Leased::renewal());
+    leased.forget(&[forget(b"a", 0, false)]);
+    assert_eq!(told.lock().len(), 1);
+}
+
+#[test]
+fn names_that_ran_out_make_room_for_others() {
+    let mut of = KernelNames::default();
+    let note = |of: &mut KernelNames, n: usize, until_ms| {
+        let name = n.to_string().into_bytes();
+        of.note((DIR, h64(&name)), InKernel { name: name.into(), until_ms, is_dir: false })
+    };
+    let later = now_ms() + 60_000;
+    assert!((0..SHARD_MAX).all(|n| note(&mut of, n, if n % 2 == 0 { 1 } else { later })));
+    assert!((0..SHARD_MAX / 4).all(|n| note(&mut of, SHARD_MAX + n, later)));
+    assert!((0..SHARD_MAX).any(|n| !note(&mut of, 2 * SHARD_MAX + n, later)), "it is bounded");
+    assert!(of.count <= SHARD_MAX);
 }
 
 #[test]
