@@ -160,6 +160,7 @@ pub struct Leave {
     fid: Fid,
     has_name: bool,
     has_attr: bool,
+    is_made: bool,
 }
 
 /// Time-outs for a reply to the kernel.
@@ -172,6 +173,10 @@ pub struct TimeOuts {
 impl Leave {
     pub(crate) fn with_attr_if(self, may: bool) -> Leave {
         Leave { has_attr: self.has_attr && may, ..self }
+    }
+    /// Of a name that the kernel knew as absent until now, and for which it gets no time-out.
+    pub(crate) fn made_without_name(self) -> Leave {
+        Leave { has_name: false, is_made: true, ..self }
     }
     /// The directory whose lease allows it.
     pub fn dir(&self) -> Fid {
@@ -360,7 +365,7 @@ impl Leased {
         let (h64, since) = (h64(name), self.since());
         let shard = self.shard(dir).dirs.lock();
         let of = shard.get(&dir)?;
-        let leave = Leave { since, dir, h64, fid: Fid(0), has_name: true, has_attr: false };
+        let leave = Leave { since, dir, h64, fid: Fid(0), has_name: true, ..Leave::default() };
         let known = match of.names.get(&h64).filter(|known| *known.name == *name) {
             Some(Name { fid: None, .. }) => (Known::Absent, leave),
             Some(Name { fid: Some(fid), inode, .. }) => {
@@ -383,7 +388,7 @@ impl Leased {
         let shard = self.shard(dir).dirs.lock();
         let name = shard.get(&dir)?.names.get(&h64).filter(|name| name.fid == Some(fid))?;
         let inode = name.inode.clone()?;
-        let leave = Leave { since, dir, h64, fid, has_name: true, has_attr: true };
+        let leave = Leave { since, dir, h64, fid, has_name: true, has_attr: true, is_made: false };
         (self.left_ms() > 0).then_some((inode, leave))
     }
 
@@ -411,13 +416,17 @@ impl Leased {
     /// For a reply that has `replying`. `name`: that of `leave`, and true for a directory's, if the reply tells a name.
     pub fn time_outs(&self, leave: &Leave, name: Option<(&[u8], bool)>) -> TimeOuts {
         let is_so = |stamp| self.holds(leave.since, stamp);
+        if leave.is_made {
+            self.has_no_time_out(leave.dir, leave.h64);
+        }
         if !(leave.has_name || leave.has_attr) || !is_so(self.dirs.get(leave.dir.0)) {
             return TimeOuts::default();
         }
         let has_name = leave.has_name && is_so(self.names.get(name_hash(leave.dir, leave.h64)));
         let has_attr = leave.has_attr && is_so(self.attrs.get(leave.fid.0));
         let left_ms = self.left_ms().saturating_sub(MARGIN_MS);
-        let name_ms = match name.filter(|_| has_name && left_ms > 0) {
+        let may = |name| has_name && left_ms > 0 && self.may_time_out(leave, name);
+        let name_ms = match name.filter(|(name, _)| may(name)) {
             Some((name, is_dir)) => {
                 let name_ms = left_ms.min(if is_dir { DIR_NAME_MS } else { NAME_MS });
                 let until_ms = now_ms() + name_ms + MARGIN_MS;

@@ -127,11 +127,13 @@ impl Fs {
         Ok((attr.mode, attr.gid))
     }
 
-    /// What the kernel may cache of a name that this client has just made, with these attributes.
+    /// What the kernel may cache of a name that this client has just made, with these attributes. Beside other clients not the name: where they make
+    /// names, too, dropping it would wait for the directory's lock, and that for them.
     pub fn leave_of(&self, dir: Fid, name: &[u8], attr: &Attr) -> Leave {
         match self.id.leased.name(dir, name) {
             Some((Known::There(fid, inode), leave)) if fid == attr.fid => {
-                leave.with_attr_if(inode.is_some_and(|inode| inode.attr == *attr))
+                let leave = leave.with_attr_if(inode.is_some_and(|inode| inode.attr == *attr));
+                if self.is_shared() { leave.made_without_name() } else { leave }
             }
             _ => Leave::default(),
         }

@@ -26,7 +26,7 @@ impl Leased {
         let has_name = flags & Flags::NAMES_LEASED != 0
             && self.holds(since, self.dirs.get(dir.0))
             && self.holds(since, self.names.get(name_hash(dir, h64)));
-        let mut leave = Leave { since, dir, h64, fid: fid.unwrap_or_default(), has_name, has_attr: false };
+        let mut leave = Leave { since, dir, h64, fid: fid.unwrap_or_default(), has_name, ..Leave::default() };
         if !has_name || self.left_ms() == 0 {
             return Leave { has_name: false, ..leave };
         }
@@ -78,7 +78,7 @@ impl Leased {
             return none;
         }
         name.inode = Some(without_layout(inode));
-        Leave { since, dir, h64, fid, has_name: false, has_attr: true }
+        Leave { since, dir, h64, fid, has_attr: true, ..Leave::default() }
     }
 
     /// The answer to a request for all names of a directory has come.

@@ -12,6 +12,8 @@ use super::*;
 
 /// Names of one shard that the kernel may know. Past it no time-out is given.
 pub(super) const SHARD_MAX: usize = NAMES_MAX / 4;
+/// Names in a directory that was given back get no time-out for so long: it may be contested, and then each change would have to tell the kernel.
+const REST_MS: u64 = 2 * lease::REST_MS;
 /// Entries of a shard before those that ran out are looked for.
 const SWEEP_MIN: usize = 1024;
 
@@ -32,6 +34,8 @@ pub(super) struct InKernel {
 #[derive(Default)]
 pub(super) struct KernelNames {
     dirs: HashMap<Fid, HashMap<u64, InKernel>>,
+    /// Directories that were given back, and until when they rest.
+    resting: HashMap<Fid, u64>,
     pub count: usize,
     sweep_at: usize,
 }
@@ -64,6 +68,7 @@ impl KernelNames {
 
     fn sweep(&mut self) {
         let now = now_ms();
+        self.resting.retain(|_, until_ms| *until_ms > now);
         self.dirs.retain(|_, names| {
             names.retain(|_, name| name.until_ms > now);
             !names.is_empty()
@@ -83,8 +88,12 @@ impl KernelNames {
 
     /// Subdirectories stay noted until their time-outs have ended.
     fn take_all(&mut self, dir: Fid, to: &mut Recalled) {
-        let Some(names) = self.dirs.get_mut(&dir) else { return };
         let now = now_ms();
+        if self.resting.len() >= SWEEP_MIN {
+            self.resting.retain(|_, until_ms| *until_ms > now);
+        }
+        self.resting.insert(dir, now + REST_MS);
+        let Some(names) = self.dirs.get_mut(&dir) else { return };
         let before = names.len();
         for (_, of) in names.extract_if(|_, of| !of.is_dir || of.until_ms <= now) {
             if of.until_ms > now {
@@ -101,7 +110,23 @@ impl Leased {
         self.shard(dir).in_kernel.lock()
     }
 
-    /// The kernel is about to be told a name with a time-out. False: it must not have one.
+    /// The kernel is about to be told of a name, and may have a time-out for it. For one that does not exist, from the second time on: most programs
+    /// look a name up once before they make it, and then the kernel is busy with it.
+    pub(super) fn may_time_out(&self, leave: &Leave, name: &[u8]) -> bool {
+        let (dir, h64) = (leave.dir, leave.h64);
+        let mut names = self.names_in_kernel(dir);
+        if names.resting.get(&dir).is_some_and(|until_ms| *until_ms > now_ms()) {
+            return false;
+        }
+        let was_asked = || names.dirs.get(&dir).is_some_and(|of| of.contains_key(&h64));
+        if leave.fid != Fid(0) || was_asked() {
+            return true;
+        }
+        names.note((dir, h64), InKernel { name: name.into(), until_ms: 0, is_dir: false });
+        false
+    }
+
+    /// The kernel is about to know a name until then. False: it must not.
     pub(super) fn note_in_kernel(
         &self,
         (dir, h64): (Fid, u64),
@@ -127,6 +152,11 @@ impl Leased {
         };
         let left = left_until(until_ms);
         (!left.is_zero()).then(|| (left, self.note_in_kernel((to.0, h64(to.1)), to.1, is_dir, until_ms)))
+    }
+
+    /// The kernel learns that a name exists which it knew as absent, under the directory's lock, and has no time-out for it.
+    pub(super) fn has_no_time_out(&self, dir: Fid, h64: u64) {
+        self.names_in_kernel(dir).take(dir, h64, &mut Recalled::default());
     }
 
     /// The MDT tells this client of changes in `dir`.
