@@ -55,7 +55,7 @@ fn each_command_says_what_to_copy_where() {
     let made = place.done("init --name alpha --node mds1");
     assert!(made.contains("made the CA of cluster alpha"), "{made}");
     assert!(made.contains(&format!("scp -p {ca}/nodes/mds1.server/* mds1:/etc/stria/tls/")), "{made}");
-    assert!(made.contains(&format!("{ca}/nodes/mds1.admin")), "{made}");
+    assert!(made.contains("nodes/mds1.admin/* mds1:/etc/stria/admin/"), "{made}");
     assert!(place.refused("init --name alpha --node mds1", 2).contains("has a CA already, of cluster alpha"));
 
     let added = place.done("add-node login1 --role client --days 100");
@@ -93,6 +93,19 @@ fn each_command_says_what_to_copy_where() {
     let listed = place.list();
     let newest = &listed["certificates"][2];
     assert_eq!((newest["node"].as_str(), newest["generation"].as_u64()), (Some("login2"), Some(2)));
+}
+
+#[test]
+fn folder_of_a_second_role_does_not_overwrite_the_servers() {
+    let place = Place::new("roles");
+    place.done("init --name alpha --node mds1");
+    assert!(place.done("add-node mds1 --role client").contains("mds1:/etc/stria/tls-client/"));
+    assert!(place.done("add-node login1 --role client").contains("login1:/etc/stria/tls/"));
+    let rotated = place.done("rotate");
+    for to in ["mds1:/etc/stria/tls/", "mds1:/etc/stria/tls-client/", "mds1:/etc/stria/admin/"] {
+        let lines = rotated.lines().filter(|line| line.ends_with(to)).count();
+        assert_eq!(lines, 2, "the CAs and the folder go to {to}: {rotated}");
+    }
 }
 
 #[test]

@@ -192,9 +192,8 @@ impl Init {
         outln!("  Its key signs every node: let only root read the directory, and keep a copy of it.");
         let issued: Vec<Record> = made.list(now).into_iter().map(|l| l.record).collect();
         issued.iter().for_each(told::issued);
-        outln!("next, for the daemons of {host}:");
-        told::copy_folder(&made, Role::Server, &host);
-        outln!("its administrator's certificate is in {}", shell::path(&made.node_dir(Role::Admin, &host)));
+        outln!("next, for the daemons and the administrator of {host}:");
+        [Role::Server, Role::Admin].iter().for_each(|role| told::copy_folder(&made, *role, &host, now));
         outln!("for each further host: stria cluster add-node HOST{}", told::dir_option(&dir));
         Ok(Exit::Done)
     }
@@ -205,7 +204,7 @@ fn issue(at: &At, role: Role, node: &Name, days: u32, now: SystemTime) -> anyhow
     let record = authority.issue(role, node, days, now).map_err(failure)?;
     told::issued(&record);
     outln!("next, for {node}; a process that runs takes it within a second:");
-    told::copy_folder(&authority, role, node);
+    told::copy_folder(&authority, role, node, now);
     Ok(Exit::Done)
 }
 
@@ -235,7 +234,7 @@ impl Rotate {
         outln!("next: 1. every host gets both CAs:");
         told::copy_files(&authority, &["crl.pem", "ca.pem"], None, now);
         outln!("      2. when all hosts have them, each gets its new certificate:");
-        again.iter().for_each(|r| told::copy_folder(&authority, r.role, &r.node));
+        again.iter().for_each(|r| told::copy_folder(&authority, r.role, &r.node, now));
         outln!(
             "      3. when all hosts have it: stria cluster rotate --finish{}",
             told::dir_option(authority.dir())

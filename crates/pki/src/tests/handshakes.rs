@@ -122,6 +122,14 @@ fn own_chain(own: &Arc<SingleCertAndKey>) -> Vec<rustls_pki_types::CertificateDe
 }
 
 #[test]
+fn any_text_names_a_peer_for_the_memory_of_sessions() {
+    let all = ["mds", "10.0.0.5", "fe80::1", "10.0.0.5:988@tcp0", "", "a..b", "-", "ä"];
+    let names: std::collections::BTreeSet<String> =
+        all.iter().map(|peer| crate::server_name(peer).to_str().into_owned()).collect();
+    assert_eq!(names.len(), all.len());
+}
+
+#[test]
 fn client_without_certificate_is_refused() {
     let site = Site::new();
     let (client, server) = (site.client(), site.server());

@@ -1,5 +1,7 @@
 //! A rotation of the CA while nodes connect.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use rustls_pki_types::CertificateDer;
 
 use super::kit::*;
@@ -51,6 +53,56 @@ fn old_and_new_certificates_pass_until_the_rotation_is_finished() {
     assert!(change.has_new_cas && !change.has_new_certificate);
     assert_eq!(server.identity_of(&old_chain), Err(Refused::UnknownCa));
     meet(&client, &server).unwrap();
+}
+
+#[test]
+fn no_handshake_fails_while_the_ca_is_rotated() {
+    let mut site = Site::new();
+    let dirs = [(Role::Client, "c1"), (Role::Server, "mds")].map(|(role, node)| site.copied(role, node));
+    let [client, server] = [&dirs[0], &dirs[1]].map(|dir| Trust::load(dir).unwrap());
+    let (is_over, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let handshakes = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let ends = connect(client.client_config(), server.server_config());
+                let ends = ends.unwrap_or_else(|e| panic!("{e:?}"));
+                server.identity_of(ends.server.peer_certificates().unwrap()).unwrap();
+                client.identity_of(ends.client.peer_certificates().unwrap()).unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        // Two more have ended: one of them began after this call.
+        let one_more = || {
+            let seen = count.load(Ordering::Relaxed);
+            while count.load(Ordering::Relaxed) < seen + 2 && !handshakes.is_finished() {
+                std::thread::yield_now();
+            }
+        };
+        let reload = || {
+            for trust in [&client, &server] {
+                assert_eq!(trust.reload_if_changed().fault, None);
+                one_more();
+            }
+        };
+        for _ in 0..3 {
+            site.authority.rotate(now()).unwrap();
+            let bundle = |file: &str| std::fs::read(site.authority.dir().join(file)).unwrap();
+            let files = [CRL_PEM, CA_PEM].map(|file| (file, bundle(file)));
+            dirs.iter().for_each(|dir| files.iter().for_each(|(file, bytes)| put(dir, file, bytes)));
+            reload();
+            let folders = [(Role::Client, "c1"), (Role::Server, "mds")];
+            let copy_all = |site: &Site| {
+                let with_dir = folders.iter().zip(&dirs);
+                with_dir.for_each(|((role, node), dir)| copy(&site.dir(*role, node), dir));
+            };
+            copy_all(&site);
+            reload();
+            site.authority.finish(Leftover::Refuse, now()).unwrap();
+            copy_all(&site);
+            reload();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
