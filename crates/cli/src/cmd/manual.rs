@@ -134,7 +134,9 @@ fn after_help(command: &clap::Command) -> Roff {
 fn see_also(command: &clap::Command, name: &str) -> Roff {
     let mut pages: Vec<String> = vec![];
     pages.extend(with_a_page(command).map(|c| format!("{name}-{}", c.get_name())));
-    pages.extend(name.rsplit_once('-').map(|(above, _)| above.to_owned()));
+    // A command's own name may have a dash.
+    let above = name.strip_suffix(command.get_name()).and_then(|above| above.strip_suffix('-'));
+    pages.extend(above.map(str::to_owned));
     let mut words = Vec::new();
     for (n, page) in pages.iter().enumerate() {
         words.extend([bold(page.as_str()), roman(if n + 1 < pages.len() { "(1), " } else { "(1)" })]);

@@ -2,6 +2,7 @@
 
 mod bench;
 mod changelog;
+mod cluster;
 mod completions;
 mod damage;
 mod df;
@@ -70,6 +71,7 @@ pub enum Command {
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
     Changelog(changelog::Changelog),
+    Cluster(cluster::Cluster),
     Gateway(gateway::Gateway),
     Bench(bench::Bench),
     Lease(lease::Lease),
@@ -103,6 +105,7 @@ impl Command {
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),
             Command::Changelog(c) => c.run(),
+            Command::Cluster(c) => c.run(),
             Command::Gateway(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::Lease(c) => c.run(),

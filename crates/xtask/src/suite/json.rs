@@ -63,7 +63,8 @@ fn enable_gateways(b: &Bench, mount: &str, path: &str) -> Result<()> {
 /// The schema of a command line: its first words that are no options or paths.
 fn schema_of(line: &str) -> Result<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let with_verb = ["bench", "changelog", "client", "damage", "lease", "mdt", "mkfs", "net", "ost", "scrub"];
+    let with_verb =
+        ["bench", "changelog", "client", "cluster", "damage", "lease", "mdt", "mkfs", "net", "ost", "scrub"];
     let first = *words.first().context("a command")?;
     let names = match first {
         "gateway" => &words[..3],
@@ -84,6 +85,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
         fs::File::create(b.cluster.dir.join(file))?.set_len(bytes)?;
     }
     enable_gateways(b, &mount, "/json")?;
+    stria(b, "cluster init --name json --node a --dir ca")?;
+    stria(b, "cluster revoke a --role admin --dir ca")?;
     let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
     let mgs = b.cluster.mgs();
     let (_, clients) = stria(b, &format!("client list -j {mount}"))?;
@@ -119,6 +122,7 @@ fn every_command(b: &mut Bench) -> Result<()> {
          client list -j {mount}
          client evict -j --session {session} {mount}
          waiters -j {mount}
+         cluster list -j --dir ca
          net stat -j {mount}
          net trace -j -n 1 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
@@ -173,6 +177,7 @@ fn tables(b: &mut Bench) -> Result<()> {
     stria(b, &format!("changelog register some-consumer {mount}"))?;
     change(&dir)?;
     enable_gateways(b, &mount, "/tables")?;
+    stria(b, "cluster init --name tables --node a --dir ca2")?;
     fs::File::create(b.cluster.dir.join("dev3.img"))?.set_len(128 << 20)?;
     fs::File::create(b.cluster.dir.join("dev4.img"))?.set_len(128 << 20)?;
     let lines = format!(
@@ -188,6 +193,7 @@ fn tables(b: &mut Bench) -> Result<()> {
          lease list {mount}
          client list {mount}
          waiters {mount}
+         cluster list --dir ca2
          net stat {mount}
          net trace -n 3 --seconds 10 {mount}
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create

@@ -21,8 +21,10 @@ const PROOF: [&str; 4] = ["hammer", "testkit", "xtask", "yardstick"];
 /// Of one part of a message on the page.
 const MESSAGE_BYTES_MIN: usize = 4;
 /// Where every message of a log or an error line has a row.
-const COMPLETE: [&str; 12] =
-    ["cli", "client", "disk", "fuse", "fusedev", "mapstore", "mds", "mgmt", "mgs", "net", "oss", "store"];
+const COMPLETE: [&str; 13] = [
+    "cli", "client", "disk", "fuse", "fusedev", "mapstore", "mds", "mgmt", "mgs", "net", "oss", "pki",
+    "store",
+];
 
 pub fn check(tracked: &[PathBuf], findings: &mut Vec<String>) -> Result<()> {
     let page = fs::read_to_string(PAGE).context(PAGE)?;
