@@ -66,6 +66,8 @@ pub struct Mgs {
     #[serde(default = "mgs_listen")]
     pub listen: String,
     pub dir: PathBuf,
+    #[serde(default)]
+    pub tls: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -87,6 +89,8 @@ pub struct Mds {
     pub root_squash: Option<RootSquash>,
     #[serde(default)]
     pub mdt_cache: Option<Size>,
+    #[serde(default)]
+    pub tls: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -116,6 +120,8 @@ pub struct Oss {
     pub write_unit: Size,
     #[serde(default = "index_memory")]
     pub index_memory: Size,
+    #[serde(default)]
+    pub tls: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -129,6 +135,8 @@ pub struct Mount {
     pub options: Vec<String>,
     #[serde(default = "op_timeout_sec", alias = "op_timeout")]
     pub op_timeout_sec: u32,
+    #[serde(default)]
+    pub tls: Option<String>,
 }
 
 /// The default is loopback: without TLS, any host that reaches a server's port has the rights that `SECURITY.md` describes.
@@ -204,6 +212,13 @@ fn mgs_key(nids: &[String]) -> String {
 }
 fn fsname_key(name: &str) -> String {
     key("Name of the file system.", "fsname", toml_of(name))
+}
+fn tls_key(tls: &Option<String>) -> String {
+    let comment = "Folder with this host's certificate, from `stria cluster`, or \"off\". Default: /etc/stria/tls if it is there, else off.";
+    match tls {
+        Some(dir) => key(comment, "tls", toml_of(dir)),
+        None => absent_key(comment, "tls", "\"/etc/stria/tls\""),
+    }
 }
 fn listen_key(listen: &str) -> String {
     let comment = "Address and port to listen on; port 0 takes a free one. For other hosts: this host's address (SECURITY.md).";
@@ -287,12 +302,12 @@ fn is_ipv6(address: &str) -> bool {
 
 impl Config for Mgs {
     fn example() -> Mgs {
-        Mgs { listen: mgs_listen(), dir: "/var/lib/stria/mgs".into() }
+        Mgs { listen: mgs_listen(), dir: "/var/lib/stria/mgs".into(), tls: None }
     }
     fn print(&self) -> String {
         let head = "# stria mgs --config FILE: the management service, keeper of the cluster map.\n\n";
         let dir = key("Directory of the cluster map; made if it does not exist.", "dir", toml_of(&self.dir));
-        [head, &*listen_key(&self.listen), &dir].concat()
+        [head, &*listen_key(&self.listen), &dir, &tls_key(&self.tls)].concat()
     }
     fn check(&self) -> Result<(), String> {
         check_listen(&self.listen)
@@ -311,6 +326,7 @@ impl Config for Mds {
             groups: Groups::Client,
             root_squash: None,
             mdt_cache: None,
+            tls: None,
         }
     }
     fn print(&self) -> String {
@@ -334,6 +350,7 @@ impl Config for Mds {
             &nids_key(&self.nids),
             &claims,
             &cache,
+            &tls_key(&self.tls),
         ]
         .concat()
     }
@@ -364,6 +381,7 @@ impl Config for Oss {
             small_write_memory: small_write_memory(),
             write_unit: write_unit(),
             index_memory: index_memory(),
+            tls: None,
         }
     }
     fn print(&self) -> String {
@@ -402,6 +420,7 @@ impl Config for Oss {
             &memory,
             &unit,
             &index,
+            &tls_key(&self.tls),
         ]
         .concat()
     }
@@ -440,6 +459,7 @@ impl Config for Mount {
             mountpoint: "/mnt/stria".into(),
             options: vec![],
             op_timeout_sec: OP_TIMEOUT_SEC,
+            tls: None,
         }
     }
     fn print(&self) -> String {
@@ -448,7 +468,16 @@ impl Config for Mount {
         let options = key("Mount options, as after -o.", "options", toml_of(&self.options));
         let comment = "Seconds without an answer after which a file operation fails with ETIMEDOUT.";
         let timeout = key(comment, "op_timeout_sec", self.op_timeout_sec);
-        [head, &*mgs_key(&self.mgs), &fsname_key(&self.fsname), &point, &options, &timeout].concat()
+        [
+            head,
+            &*mgs_key(&self.mgs),
+            &fsname_key(&self.fsname),
+            &point,
+            &options,
+            &timeout,
+            &tls_key(&self.tls),
+        ]
+        .concat()
     }
     fn check(&self) -> Result<(), String> {
         check_mgs(&self.mgs)?;

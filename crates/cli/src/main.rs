@@ -25,6 +25,7 @@ mod space;
 mod stop;
 #[cfg(test)]
 mod testdir;
+mod tls;
 mod xattr;
 
 use std::process::ExitCode;

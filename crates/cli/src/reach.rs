@@ -22,6 +22,7 @@ use crate::config;
 use crate::exit::{Failure, unless_said};
 use crate::mounts;
 use crate::rundir::RunDir;
+use crate::tls::{self, Part};
 
 /// The MGS as a target of the fabric.
 pub const MGS: TargetId = TargetId(0);
@@ -102,7 +103,9 @@ impl Service {
 fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
     let mut last = anyhow!("no NID is given");
     for nid in nids {
-        let fabric = Fabric::new(None);
+        let is_remote = matches!(Nid::parse(nid), Ok(Nid { address: Address::Tcp(_), .. }));
+        let trust = if is_remote { tls::trust(None, Part::Command)? } else { None };
+        let fabric = Fabric::with_trust(None, trust);
         match get_map(&*fabric.peer_at(nid, MGS), true) {
             Ok(map) => {
                 let map = with_nid(map, nid);

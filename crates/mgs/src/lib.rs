@@ -16,6 +16,7 @@ use std::time::Instant;
 use mapstore::{FileStore, MapStore, StoreError};
 use net::{Answer, Line, Service};
 use parking_lot::Mutex;
+use pki::Role;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
@@ -86,6 +87,7 @@ impl Mgs {
     }
 
     fn dispatch(&self, head: &Header, body: &[u8], answer: &mut Answer<'_>) -> Result<Vec<u8>, Fault> {
+        check_role(head.call, answer)?;
         match head.call {
             WatchMap::CALL => {
                 // Notices of maps are not acknowledged: the newest one counts.
@@ -100,7 +102,12 @@ impl Mgs {
             Register::CALL => {
                 self.answer::<Register>(body, |state, req, now_ms| state.register(&req, now_ms))
             }
-            GetMap::CALL => self.answer::<GetMap>(body, |state, req, _| Ok(get_map(state.map(), &req))),
+            GetMap::CALL => {
+                let may = may_know_secrets(answer);
+                self.answer::<GetMap>(body, |state, req, _| {
+                    Ok(get_map(state.map(), &GetMap { server: req.server && may, ..req }))
+                })
+            }
             Heartbeat::CALL => self.answer::<Heartbeat>(body, |state, req, now_ms| {
                 state.heartbeat(&req, now_ms)?;
                 Ok(HeartbeatReply { version: state.map().version })
@@ -163,6 +170,27 @@ impl Service for Mgs {
             encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>)
         });
     }
+}
+
+/// Roles are believed from certificates only. Without TLS every peer that reaches the port has all of them (SECURITY.md).
+fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
+    let is_for_servers = matches!(call, Register::CALL | Heartbeat::CALL);
+    match answer.peer().filter(|peer| is_for_servers && peer.role != Role::Server) {
+        Some(peer) => {
+            let why = format!(
+                "{} {} may not register a target: its certificate is no server's; `stria cluster add-node` makes one",
+                peer.role, peer.node
+            );
+            tracing::warn!("refused: {why}");
+            Err(Fault::new(Code::Access, why))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The file system's key is for servers, and for administrators' commands.
+fn may_know_secrets(answer: &Answer<'_>) -> bool {
+    answer.peer().is_none_or(|peer| matches!(peer.role, Role::Server | Role::Admin))
 }
 
 /// Answers without the map if the client has this version. Version 0 means that it has none, so the map is always sent.

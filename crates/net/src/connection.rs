@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use socket2::Socket;
 use types::Buf;
 use wire::Header;
 
 use crate::Service;
 use crate::bufs::Bufs;
+use crate::channel::Channel;
 use crate::counts::Meter;
 use crate::hello::{HELLO_LEN, Kind};
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
@@ -21,7 +21,7 @@ use crate::limits::{Seat, Share};
 use crate::line::Answered;
 use crate::live::Entry;
 use crate::outgoing::Outgoing;
-use crate::socket::{Gone, receive_all, receive_now};
+use crate::socket::{Gone, receive_all};
 
 const IDLE: u8 = 0;
 const BUSY: u8 = 1;
@@ -29,7 +29,7 @@ const BUSY_AND_MORE: u8 = 2;
 
 pub(crate) struct Connection {
     pub id: u64,
-    pub socket: Arc<Socket>,
+    pub channel: Channel,
     /// A queued answer holds the memory of its request, and more if it is longer.
     pub outgoing: Outgoing<(Share, Option<Share>)>,
     pub seat: Seat,
@@ -92,12 +92,12 @@ pub(crate) enum Read {
 }
 
 impl Connection {
-    pub fn new(id: u64, socket: Arc<Socket>, seat: Seat, now_ms: u32) -> Connection {
+    pub fn new(id: u64, channel: Channel, seat: Seat, now_ms: u32) -> Connection {
         let receiving =
             Receiving { greeting: Some(Vec::new()), rest: Vec::new(), incoming: Incoming::default() };
         Connection {
             id,
-            socket,
+            channel,
             outgoing: Outgoing::default(),
             meter: seat.meter(),
             seat,
@@ -170,7 +170,7 @@ impl Connection {
         let mut receiving = self.receiving.lock();
         let Receiving { greeting, rest, incoming } = &mut *receiving;
         if let Some(bytes) = greeting {
-            let whole = read_greeting(&self.socket, bytes)?;
+            let whole = read_greeting(&self.channel, bytes)?;
             if whole.is_some() {
                 *greeting = None;
             }
@@ -192,7 +192,7 @@ impl Connection {
                 Step::Whole(frame) => {
                     if begin == end && !is_drained {
                         // A look costs less than another worker's.
-                        (begin, end) = (0, receive_now(&self.socket, &mut spare.ahead)?.unwrap_or(0));
+                        (begin, end) = (0, self.channel.receive_now(&mut spare.ahead)?.unwrap_or(0));
                     }
                     *rest = spare.ahead[begin..end].to_vec();
                     let has_more = begin < end || self.is_ending.load(Ordering::SeqCst);
@@ -209,15 +209,15 @@ impl Connection {
             let (want, got) = match incoming.place() {
                 Some(place) => {
                     let got = match is_bulk && may_sleep() {
-                        true => receive_all(&self.socket, place)?,
-                        false => receive_now(&self.socket, place)?,
+                        true => receive_all(&self.channel, place)?,
+                        false => self.channel.receive_now(place)?,
                     };
                     let want = place.len();
                     incoming.received(got.unwrap_or(0));
                     (want, got)
                 }
                 None => {
-                    let got = receive_now(&self.socket, &mut spare.ahead)?;
+                    let got = self.channel.receive_now(&mut spare.ahead)?;
                     (begin, end) = (0, got.unwrap_or(0));
                     (READ_AHEAD, got)
                 }
@@ -236,9 +236,9 @@ impl Connection {
     }
 }
 
-fn read_greeting(socket: &Socket, bytes: &mut Vec<u8>) -> Result<Option<[u8; HELLO_LEN]>, Gone> {
+fn read_greeting(channel: &Channel, bytes: &mut Vec<u8>) -> Result<Option<[u8; HELLO_LEN]>, Gone> {
     let mut raw = [0; HELLO_LEN];
-    while let Some(n) = receive_now(socket, &mut raw[bytes.len()..])? {
+    while let Some(n) = channel.receive_now(&mut raw[bytes.len()..])? {
         let at = bytes.len();
         bytes.extend_from_slice(&raw[at..at + n]);
         crate::hello::Hello::check_begin(bytes)?;

@@ -20,6 +20,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
+use pki::Trust;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use socket2::Socket;
@@ -33,6 +34,7 @@ use parked::{AtWorker, Place};
 
 use crate::Hub;
 use crate::bufs::Bufs;
+use crate::channel::Channel;
 use crate::connection::{Connection, Read, Spare, UnderWay};
 use crate::counts::{Way, add};
 use crate::hello::{HELLO_LEN, Hello, Status};
@@ -66,6 +68,8 @@ const WAKE: u64 = u64::MAX;
 pub(crate) struct Engine {
     hub: Arc<Hub>,
     nid: String,
+    /// Certificates: connections over TCP use TLS.
+    trust: Option<Arc<Trust>>,
     epoll: OwnedFd,
     /// Written to wake a worker that waits for events.
     wake: OwnedFd,
@@ -136,11 +140,21 @@ impl Drop for WorkerPlace {
 
 impl Engine {
     /// An engine with one worker.
-    pub fn start(hub: Arc<Hub>, nid: String, limits: Limits) -> io::Result<Arc<Engine>> {
-        Engine::of(hub, nid, limits, false)
+    pub fn start(
+        hub: Arc<Hub>,
+        nid: String,
+        limits: Limits,
+        trust: Option<Arc<Trust>>,
+    ) -> io::Result<Arc<Engine>> {
+        Engine::of((hub, nid), limits, trust, false)
     }
 
-    fn of(hub: Arc<Hub>, nid: String, limits: Limits, is_listener: bool) -> io::Result<Arc<Engine>> {
+    fn of(
+        (hub, nid): (Arc<Hub>, String),
+        limits: Limits,
+        trust: Option<Arc<Trust>>,
+        is_listener: bool,
+    ) -> io::Result<Arc<Engine>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // Edge-triggered: each write wakes one worker, and the count is never read.
@@ -162,6 +176,7 @@ impl Engine {
             Engine {
                 hub,
                 nid,
+                trust,
                 epoll,
                 wake,
                 connections: RwLock::default(),
@@ -208,30 +223,39 @@ impl Engine {
     /// Takes a new connection, or refuses it.
     pub fn welcome(&self, socket: Socket) {
         let socket = Arc::new(socket);
+        let channel = match &self.trust {
+            Some(trust) if !socket.local_addr().is_ok_and(|a| a.is_unix()) => {
+                match Channel::accepted(socket.clone(), trust) {
+                    Ok(channel) => channel,
+                    Err(gone) => return tracing::warn!(nid = %self.nid, "a connection was refused: {gone}"),
+                }
+            }
+            _ => Channel::plain(socket.clone()),
+        };
         let Some(seat) = self.budget.seat(Origin::of(&socket)) else {
-            self.refuse(socket, Status::Full);
+            self.refuse(channel, Status::Full);
             return;
         };
-        if let Err(e) = self.enter(socket, seat) {
+        if let Err(e) = self.enter(channel, seat) {
             tracing::debug!(nid = %self.nid, "a connection broke at once: {e}");
         }
     }
 
-    fn refuse(&self, socket: Arc<Socket>, status: Status) {
-        // An error means that the client has gone.
-        let _ = send_hello(&socket, &self.greeting(status));
+    fn refuse(&self, channel: Channel, status: Status) {
+        // An error means that the client has gone, or has not ended its handshake: then it sees an end.
+        let _ = send_hello(&channel, &self.greeting(status));
     }
 
-    fn enter(&self, socket: Arc<Socket>, seat: Seat) -> io::Result<()> {
-        tune(&socket, LINGER)?;
+    fn enter(&self, channel: Channel, seat: Seat) -> io::Result<()> {
+        tune(&channel.socket, LINGER)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.watch_new(Arc::new(Connection::new(id, socket, seat, self.now_ms())))
+        self.watch_new(Arc::new(Connection::new(id, channel, seat, self.now_ms())))
     }
 
     fn watch_new(&self, connection: Arc<Connection>) -> io::Result<()> {
         let id = connection.id;
         self.connections.write().insert(id, connection.clone());
-        let watched = epoll::add(&self.epoll, &connection.socket, epoll::EventData::new_u64(id), READABLE);
+        let watched = epoll::add(&self.epoll, &connection.channel, epoll::EventData::new_u64(id), READABLE);
         if let Err(e) = watched {
             self.close(&connection);
             return Err(e.into());
@@ -495,9 +519,9 @@ impl Engine {
     fn send_greeting(&self, connection: &Connection, status: Status) -> Result<(), Gone> {
         let bytes = self.greeting(status).encode();
         let share = || connection.seat.take(0).map(|share| (share, None));
-        let socket = &connection.socket;
+        let channel = &connection.channel;
         let bulk = Bulk::Lent(&[]);
-        match connection.outgoing.write(socket, [&bytes, &[]], bulk, share, When::now(), &mut || false)? {
+        match connection.outgoing.write(channel, [&bytes, &[]], bulk, share, When::now(), &mut || false)? {
             Left::All => Ok(()),
             // A greeting fits any socket's buffer.
             Left::Queued | Left::Nothing => Err(Gone::Closed),
@@ -593,9 +617,9 @@ impl Engine {
             Some((share, more))
         };
         let when = When { may_sleep, ..When::now() };
-        let socket = &connection.socket;
+        let channel = &connection.channel;
         let bulk = Bulk::Given(bulk, &self.bufs);
-        match connection.outgoing.write(socket, [&raw, body], bulk, hold, when, &mut || false) {
+        match connection.outgoing.write(channel, [&raw, body], bulk, hold, when, &mut || false) {
             Ok(Left::All | Left::Nothing) => {}
             Ok(Left::Queued) => self.watch_for_space(connection),
             Err(gone) => self.close_because(connection, gone),
@@ -612,11 +636,11 @@ impl Engine {
     fn watch(&self, connection: &Arc<Connection>, flags: epoll::EventFlags) {
         let data = epoll::EventData::new_u64(connection.id);
         // It fails if the connection was closed meanwhile.
-        let _ = epoll::modify(&self.epoll, &connection.socket, data, flags);
+        let _ = epoll::modify(&self.epoll, &connection.channel, data, flags);
     }
 
     fn flush(&self, connection: &Arc<Connection>) {
-        match connection.outgoing.flush(&connection.socket, self.may_sleep(), &mut || false) {
+        match connection.outgoing.flush(&connection.channel, self.may_sleep(), &mut || false) {
             // Watched anew: another worker that found this one writing may have ended the watch. Some of it went out.
             Ok(Left::Queued) => {
                 connection.stuck_ms.store(self.now_ms(), Ordering::SeqCst);
@@ -626,7 +650,7 @@ impl Engine {
                 connection.stuck_ms.store(0, Ordering::SeqCst);
                 self.watch(connection, READABLE);
                 // Another answer may have been queued before the mark went.
-                if connection.outgoing.has_queued() {
+                if connection.outgoing.has_queued(&connection.channel) {
                     self.watch_for_space(connection);
                 } else if connection.is_paused.swap(false, Ordering::SeqCst) {
                     self.push_ready(connection.clone());

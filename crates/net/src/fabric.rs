@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use pki::Trust;
 use types::{NodeId, TargetId};
 use wire::fabric::{NetTrace, NetTraceReply, PeerStat};
 use wire::map::ClusterMap;
@@ -39,7 +40,12 @@ struct Routes {
 impl Fabric {
     /// Targets that `local` serves are called in this process.
     pub fn new(local: Option<Arc<Hub>>) -> Arc<Fabric> {
-        let common = Common::default();
+        Fabric::with_trust(local, None)
+    }
+
+    /// As `new`. With certificates every connection over TCP uses TLS.
+    pub fn with_trust(local: Option<Arc<Hub>>, trust: Option<Arc<Trust>>) -> Arc<Fabric> {
+        let common = Common::new(trust);
         common.own.store(local.as_ref().map_or(0, |h| h.node().0), Ordering::Relaxed);
         Arc::new(Fabric { local, common: Arc::new(common), routes: RwLock::default() })
     }
@@ -130,6 +136,15 @@ impl Fabric {
             Node::new(nid.to_string(), NodeId(0), vec![nid.to_string()], self.common.clone())
         });
         Arc::new(RemotePeer { node: node.clone(), target })
+    }
+
+    /// Closes connections to servers whose certificate is not good any more. Call it when `Trust` tells of a change.
+    pub fn recheck(&self) {
+        let routes = self.routes.read();
+        let nodes: Vec<_> = routes.nodes.values().chain(routes.addresses.values()).cloned().collect();
+        drop(routes);
+        nodes.iter().for_each(|node| node.recheck());
+        self.common.recheck();
     }
 
     /// Counters of the nodes that were dialled, by name.

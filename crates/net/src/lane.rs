@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::event::PollFlags;
-use socket2::Socket;
 use types::{Buf, NodeId, TargetId};
 use wire::frame::{BODY_MAX, PING};
 use wire::{Flags, Header, Malformed};
 
+use crate::channel::Channel;
 use crate::counts::{Meter, Way};
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
 use crate::live::Entry;
@@ -31,7 +31,7 @@ pub(crate) struct Lane {
     pub node: NodeId,
     /// Most requests that may be under way, as the other end told.
     pub frames_max: usize,
-    socket: Arc<Socket>,
+    channel: Channel,
     outgoing: Outgoing<()>,
     inbox: Mutex<Inbox>,
     under_way: AtomicUsize,
@@ -84,7 +84,7 @@ pub(crate) type Received = Result<(Header, Vec<u8>), String>;
 
 impl Lane {
     pub fn new(
-        socket: Arc<Socket>,
+        channel: Channel,
         node: NodeId,
         frames_max: usize,
         (entry, meter): (Entry, Arc<Meter>),
@@ -103,7 +103,7 @@ impl Lane {
         Lane {
             node,
             frames_max,
-            socket,
+            channel,
             outgoing: Outgoing::default(),
             inbox: Mutex::new(inbox),
             under_way: AtomicUsize::new(0),
@@ -139,7 +139,7 @@ impl Lane {
     /// True if the other end has not closed. It costs half a microsecond. Ask it of a lane without requests under way, which no thread reads:
     /// the outcome of a request to a server that has gone would be needlessly unknown.
     pub fn is_open(&self) -> bool {
-        !self.is_gone() && crate::socket::is_open(&self.socket)
+        !self.is_gone() && self.channel.is_open()
     }
 
     /// Announces a request, whose answer's bulk bytes go to `into`.
@@ -172,7 +172,7 @@ impl Lane {
             }
             let wait = left.min(SLICE);
             // An error shows again in the next call of the writer.
-            if wait_for(&self.socket, PollFlags::OUT, wait).unwrap_or(true) {
+            if wait_for(&self.channel.socket, PollFlags::OUT, wait).unwrap_or(true) {
                 quiet = Duration::ZERO;
                 return true;
             }
@@ -184,7 +184,7 @@ impl Lane {
             !is_dead
         };
         let wrote = self.outgoing.write(
-            &self.socket,
+            &self.channel,
             [&raw, body],
             Bulk::Lent(bulk),
             || Some(()),
@@ -257,7 +257,7 @@ impl Lane {
                 true => None,
                 false => Some(deadline.saturating_duration_since(now).min(SLICE)),
             };
-            match reader.next(&self.socket, &mut Answers { inbox: &self.inbox }, wait, now + SLICE) {
+            match reader.next(&self.channel, &mut Answers { inbox: &self.inbox }, wait, now + SLICE) {
                 Ok(Next::Frame(frame)) => match self.hand_over(frame, request) {
                     Ok(is_own) => {
                         is_done |= is_own;
@@ -320,14 +320,14 @@ impl Lane {
     fn check_silence(&self, reader: &mut Reader, waited: Duration) -> bool {
         reader.quiet += waited;
         // Frames that a slow socket left behind go out now at the latest. An error shows at the next call.
-        let _ = self.outgoing.flush(&self.socket, false, &mut || false);
+        let _ = self.outgoing.flush(&self.channel, false, &mut || false);
         if reader.quiet >= self.timing.ping_after() && !reader.is_pinged {
             reader.is_pinged = true;
             let head = Header { call: PING, ..Header::default() };
             let raw = head.encode(&[]);
             let bulk = Bulk::Lent(&[]);
             let blocked = &mut || false;
-            let _ = self.outgoing.write(&self.socket, [&raw, &[]], bulk, || Some(()), When::now(), blocked);
+            let _ = self.outgoing.write(&self.channel, [&raw, &[]], bulk, || Some(()), When::now(), blocked);
         }
         if reader.quiet < self.timing.dead_after() {
             return true;
@@ -344,12 +344,19 @@ impl Lane {
         why
     }
 
+    /// Ends the lane if the other end's certificate is not good any more.
+    pub fn recheck(&self) {
+        if let Some(why) = self.channel.is_refused() {
+            tracing::warn!("a server's certificate is refused: {why}");
+            self.fail(&format!("the server's certificate is refused: {why}"), false);
+        }
+    }
+
     /// net-R3: ends the lane, and every request that waits on it.
     pub fn fail(&self, why: &str, is_dead_host: bool) {
         self.has_dead_host.fetch_or(is_dead_host, Ordering::AcqRel);
         self.is_gone.store(true, Ordering::Release);
-        // An error means that the socket is not connected any more.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.channel.shutdown();
         self.outgoing.close();
         self.inbox.lock().end(why);
     }
@@ -366,7 +373,7 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         // The socket's other handle is among the live ones until the entry goes.
-        let _ = self.socket.shutdown(std::net::Shutdown::Both);
+        self.channel.shutdown();
     }
 }
 
@@ -406,7 +413,7 @@ impl Reader {
     /// the next call.
     fn next(
         &mut self,
-        socket: &Socket,
+        channel: &Channel,
         memory: &mut Answers<'_>,
         wait: Option<Duration>,
         until: Instant,
@@ -428,14 +435,14 @@ impl Reader {
             let n = match self.incoming.place() {
                 Some(place) => {
                     let n = match wait >= SLICE {
-                        true => receive_all(socket, place)?,
-                        false => receive(socket, place, wait)?,
+                        true => receive_all(channel, place)?,
+                        false => receive(channel, place, wait)?,
                     };
                     self.incoming.received(n.unwrap_or(0));
                     n
                 }
                 None => {
-                    let n = receive(socket, &mut self.ahead, wait)?;
+                    let n = receive(channel, &mut self.ahead, wait)?;
                     (self.begin, self.end) = (0, n.unwrap_or(0));
                     n
                 }

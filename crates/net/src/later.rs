@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pki::Identity;
 use types::Buf;
 use wire::{Flags, Header};
 
@@ -26,6 +27,10 @@ pub(crate) trait Parking {
     /// The request comes from this process.
     fn is_local(&self) -> bool {
         false
+    }
+    /// See `Answer::peer`.
+    fn peer(&self) -> Option<Identity> {
+        None
     }
     /// See `Answer::line`.
     fn line(&self, answered: Answered) -> Option<Line>;
@@ -82,6 +87,11 @@ impl<'a> Answer<'a> {
     /// connection, or its line was taken before.
     pub fn line(&mut self, answered: Answered) -> Option<Line> {
         self.parking?.line(answered)
+    }
+
+    /// The sender by its certificate. `None`: its connection has no TLS, or the request comes from this process.
+    pub fn peer(&self) -> Option<Identity> {
+        self.parking?.peer()
     }
 
     /// True if the request comes from this process.

@@ -17,6 +17,7 @@ use wire::Header;
 
 mod bell;
 mod bufs;
+mod channel;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 mod connection;

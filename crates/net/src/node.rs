@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use socket2::{SockAddr, Socket};
+use pki::Trust;
+use socket2::SockAddr;
 use types::{NodeId, TargetId};
 use wire::fabric::PeerStat;
 
+use crate::channel::Channel;
 use crate::counts::{Meter, PeerCounts, Trace, add};
 use crate::engine::Engine;
 use crate::hello::{Hello, Kind, Status};
@@ -46,9 +48,22 @@ pub(crate) struct Common {
     pub timing: Arc<Timing>,
     /// Serves what other nodes send over lines; started by the first one that listens.
     ear: Mutex<Option<Arc<Engine>>>,
+    /// Certificates: connections over TCP use TLS.
+    pub trust: Option<Arc<Trust>>,
 }
 
 impl Common {
+    pub fn new(trust: Option<Arc<Trust>>) -> Common {
+        let mut common = Common::default();
+        common.trust = trust;
+        common
+    }
+
+    pub fn recheck(&self) {
+        let ear = self.ear.lock().clone();
+        ear.iter().for_each(|engine| engine.recheck());
+    }
+
     /// The engine of lines that this process listens on.
     pub fn ear(&self) -> io::Result<Arc<Engine>> {
         let mut ear = self.ear.lock();
@@ -70,7 +85,7 @@ impl Drop for Common {
 
 /// A connection that was dialled and greeted.
 pub(crate) struct Dialled {
-    pub socket: Arc<Socket>,
+    pub channel: Channel,
     pub entry: Entry,
     pub meter: Arc<Meter>,
     pub hello: Hello,
@@ -229,6 +244,14 @@ impl Node {
         let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).cloned().collect();
         drop(state);
         lanes.iter().for_each(|lane| lane.end_target(target, "another node serves the target now"));
+    }
+
+    /// Ends lanes whose other end's certificate is not good any more.
+    pub fn recheck(&self) {
+        let state = self.state.lock();
+        let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).cloned().collect();
+        drop(state);
+        lanes.iter().for_each(|lane| lane.recheck());
     }
 
     /// Closes the lanes without requests after one failed: they probably lead to the same dead server.
@@ -423,19 +446,25 @@ impl Node {
         tune(&socket, SLICE).map_err(as_text)?;
         let mut hello = Hello::new(Status::Welcome, self.own_node(), nid.to_string());
         (hello.wanted, hello.lane) = (self.wanted, kind);
-        send_hello(&socket, &hello).map_err(|e| format!("greeting: {e}"))?;
-        let answer = read_hello(&socket, by).map_err(|e| match e {
+        let channel = match &self.common.trust {
+            Some(trust) if !address.is_unix() => {
+                Channel::dialled(socket, trust, nid, by).map_err(|e| e.to_string())?
+            }
+            _ => Channel::plain(socket),
+        };
+        send_hello(&channel, &hello).map_err(|e| format!("greeting: {e}"))?;
+        let answer = read_hello(&channel, by).map_err(|e| match e {
             crate::socket::Gone::Malformed(why) if why.0 == "handshake version" => {
                 "the server speaks another version: use the same release".to_string()
             }
             e => format!("greeting: {e}"),
         })?;
         self.check(&answer)?;
-        Ok(Dialled { socket, entry, meter: self.counts.meter(), hello: answer, address: address.clone() })
+        Ok(Dialled { channel, entry, meter: self.counts.meter(), hello: answer, address: address.clone() })
     }
 
     fn lane(&self, dialled: Dialled) -> Lane {
-        let Dialled { socket, entry, meter, hello, address } = dialled;
+        let Dialled { channel, entry, meter, hello, address } = dialled;
         // A socket of this host needs no probe: its other end closes with its process.
         let probe = move || {
             address.is_unix()
@@ -446,7 +475,7 @@ impl Node {
                 })
         };
         let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
-        Lane::new(socket, hello.node, frames, (entry, meter), timing, Box::new(probe))
+        Lane::new(channel, hello.node, frames, (entry, meter), timing, Box::new(probe))
     }
 
     fn check(&self, answer: &Hello) -> Result<(), String> {

@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::net::SendFlags;
-use socket2::Socket;
 use types::Buf;
 
 use crate::bufs::{Bufs, Lent};
+use crate::channel::Channel;
 use crate::socket::Gone;
 
 /// Frames written in one call.
@@ -124,8 +123,8 @@ impl<T> Default for Outgoing<T> {
 
 impl<T> Outgoing<T> {
     /// True if frames wait to be written.
-    pub fn has_queued(&self) -> bool {
-        !self.out.lock().queue.is_empty()
+    pub fn has_queued(&self, channel: &Channel) -> bool {
+        channel.has_pending() || !self.out.lock().queue.is_empty()
     }
 
     /// Writes a frame that consists of `front` and `bulk`. `hold` gives the memory for a frame that is queued; if there is none, the connection
@@ -135,7 +134,7 @@ impl<T> Outgoing<T> {
     /// byte is queued if `when.may_queue`. Otherwise a long frame waits until `when.deadline` for its turn.
     pub fn write(
         &self,
-        socket: &Socket,
+        channel: &Channel,
         front: [&[u8]; 2],
         bulk: Bulk<'_>,
         hold: impl FnOnce() -> Option<T>,
@@ -151,7 +150,7 @@ impl<T> Outgoing<T> {
                 }
             } else if !out.is_writing && !out.queue.is_empty() {
                 // net-O2: the rest of an earlier frame goes first.
-                if self.flush_from(out, socket, when.may_sleep, blocked)? != Left::All {
+                if self.flush_from(out, channel, when.may_sleep, blocked)? != Left::All {
                     return Ok(Left::Nothing);
                 }
                 out = self.out.lock();
@@ -173,12 +172,12 @@ impl<T> Outgoing<T> {
             }
             return match out.is_writing {
                 true => Ok(Left::All),
-                false => self.flush_from(out, socket, when.may_sleep, blocked),
+                false => self.flush_from(out, channel, when.may_sleep, blocked),
             };
         }
         out.is_writing = true;
         drop(out);
-        let wrote = write_some(socket, &[front[0], front[1], bulk.bytes()], when.may_sleep, blocked);
+        let wrote = write_some(channel, &[front[0], front[1], bulk.bytes()], when.may_sleep, blocked);
         let mut out = self.out.lock();
         out.is_writing = false;
         match wrote {
@@ -204,16 +203,16 @@ impl<T> Outgoing<T> {
             true => {
                 drop(out);
                 self.turn.notify_one();
-                Ok(Left::All)
+                Ok(left(channel, true))
             }
-            false => self.flush_from(out, socket, when.may_sleep, blocked),
+            false => self.flush_from(out, channel, when.may_sleep, blocked),
         }
     }
 
     /// Writes queued frames while the socket takes them, unless another thread does. `Left::All`: none is left for the caller.
     pub fn flush(
         &self,
-        socket: &Socket,
+        channel: &Channel,
         may_sleep: bool,
         blocked: &mut dyn FnMut() -> bool,
     ) -> Result<Left, Gone> {
@@ -221,16 +220,16 @@ impl<T> Outgoing<T> {
         if out.is_gone {
             return Err(Gone::Closed);
         }
-        match out.is_writing || out.queue.is_empty() {
+        match out.is_writing || (out.queue.is_empty() && !channel.has_pending()) {
             true => Ok(Left::All),
-            false => self.flush_from(out, socket, may_sleep, blocked),
+            false => self.flush_from(out, channel, may_sleep, blocked),
         }
     }
 
     fn flush_from<'a>(
         &'a self,
         mut out: MutexGuard<'a, Out<T>>,
-        socket: &Socket,
+        channel: &Channel,
         may_sleep: bool,
         blocked: &mut dyn FnMut() -> bool,
     ) -> Result<Left, Gone> {
@@ -242,7 +241,7 @@ impl<T> Outgoing<T> {
             let mut some: Vec<_> = out.queue.drain(..n).collect();
             drop(out);
             let slices: Vec<_> = some.iter().flat_map(Piece::slices).collect();
-            let wrote = write_some(socket, &slices, may_sleep, blocked);
+            let wrote = write_some(channel, &slices, may_sleep, blocked);
             out = self.out.lock();
             let mut n = match wrote {
                 Ok(n) => n,
@@ -260,8 +259,16 @@ impl<T> Outgoing<T> {
                 out.queue.push_front(piece);
             }
         }
+        if out.queue.is_empty() && channel.has_pending() {
+            drop(out);
+            let wrote = write_some(channel, &[], may_sleep, blocked);
+            out = self.out.lock();
+            if let Err(gone) = wrote {
+                return Err(self.end(out, gone));
+            }
+        }
         out.is_writing = false;
-        let left = if out.queue.is_empty() { Left::All } else { Left::Queued };
+        let left = left(channel, out.queue.is_empty());
         drop(out);
         self.turn.notify_one();
         Ok(left)
@@ -290,7 +297,7 @@ fn no_memory() -> Gone {
 
 /// Writes slices until all bytes are written or `blocked` says no. Returns how many were written.
 fn write_some(
-    socket: &Socket,
+    channel: &Channel,
     parts: &[&[u8]],
     may_sleep: bool,
     blocked: &mut dyn FnMut() -> bool,
@@ -299,10 +306,8 @@ fn write_some(
     let mut left = &mut slices[..];
     IoSlice::advance_slices(&mut left, 0);
     let mut wrote = 0;
-    let sleep = if may_sleep { SendFlags::empty() } else { SendFlags::DONTWAIT };
-    let flags = (SendFlags::NOSIGNAL | sleep).bits() as i32;
     while !left.is_empty() {
-        match socket.send_vectored_with_flags(left, flags) {
+        match channel.send(left, may_sleep) {
             Ok(0) => return Err(Gone::Closed),
             Ok(n) => {
                 wrote += n;
@@ -311,17 +316,26 @@ fn write_some(
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 if !blocked() {
-                    break;
+                    return Ok(wrote);
                 }
             }
             Err(e) => return Err(Gone::Broken(e)),
         }
     }
+    // Bytes that were taken may wait as records.
+    while !channel.flush()? && blocked() {}
     Ok(wrote)
+}
+
+/// Whether all of it is with the socket.
+fn left(channel: &Channel, is_queue_empty: bool) -> Left {
+    if is_queue_empty && !channel.has_pending() { Left::All } else { Left::Queued }
 }
 
 #[cfg(test)]
 mod tests {
+    use socket2::Socket;
+
     use super::*;
     use std::io::Read;
     use std::os::fd::OwnedFd;
@@ -347,9 +361,9 @@ mod tests {
         }
     }
 
-    fn pair() -> (Socket, UnixStream) {
+    fn pair() -> (Channel, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
-        (Socket::from(OwnedFd::from(ours)), theirs)
+        (Channel::plain(Arc::new(Socket::from(OwnedFd::from(ours)))), theirs)
     }
 
     #[test]
@@ -451,7 +465,7 @@ mod tests {
             }
         };
         assert!(all > 0);
-        assert!(last == Left::Nothing || outgoing.has_queued(), "the rest of a begun frame is kept");
+        assert!(last == Left::Nothing || outgoing.has_queued(&socket), "the rest of a begun frame is kept");
         drop(theirs);
         assert!(outgoing.flush(&socket, false, &mut || false).is_err() || last == Left::Nothing);
     }

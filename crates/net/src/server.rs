@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use pki::Trust;
 use socket2::{SockAddr, Socket};
 
 use crate::engine::Engine;
@@ -45,11 +46,16 @@ impl Server {
     ///
     /// A unix path where no server answers is taken over; where one answers, the error is `AddrInUse`.
     pub fn listen(addr: &str, hub: Arc<Hub>) -> io::Result<Server> {
-        Server::listen_within(addr, hub, Limits::default())
+        Server::listen_within(addr, hub, Limits::default(), None)
     }
 
-    /// As `listen`, with other bounds.
-    pub fn listen_within(addr: &str, hub: Arc<Hub>, limits: Limits) -> io::Result<Server> {
+    /// As `listen`, with other bounds. With certificates it takes no connection over TCP without TLS.
+    pub fn listen_within(
+        addr: &str,
+        hub: Arc<Hub>,
+        limits: Limits,
+        trust: Option<Arc<Trust>>,
+    ) -> io::Result<Server> {
         let mut nid = Nid::parse(addr).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let (listener, socket_file) = match &nid.address {
             Address::Unix(path) => {
@@ -67,7 +73,7 @@ impl Server {
         listener.listen(BACKLOG)?;
         listener.set_read_timeout(Some(ACCEPT_SLICE))?;
         let nid = nid.to_string();
-        let engine = Engine::start(hub, nid.clone(), limits)?;
+        let engine = Engine::start(hub, nid.clone(), limits, trust)?;
         let listener = Arc::new(listener);
         let accepting = {
             let (engine, listener) = (engine.clone(), listener.clone());
@@ -80,6 +86,11 @@ impl Server {
     /// reachable one in its place.
     pub fn nid(&self) -> String {
         self.nid.clone()
+    }
+
+    /// Closes connections whose other end's certificate is not good any more. Call it when `Trust` tells of a change.
+    pub fn recheck(&self) {
+        self.engine.recheck();
     }
 
     /// Threads that serve now, and open connections.

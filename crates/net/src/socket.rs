@@ -1,14 +1,14 @@
 //! System calls on a connection's socket, with time limits.
 
-use std::io;
-use std::sync::Arc;
+use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SendFlags, sockopt};
+use rustix::net::{RecvFlags, sockopt};
 use socket2::Socket;
 use wire::Malformed;
 
+use crate::channel::Channel;
 use crate::hello::{HELLO_LEN, Hello};
 
 /// Longest sleep in one receiving call, so that silence and an abort are noticed.
@@ -31,6 +31,9 @@ pub(crate) enum Gone {
     Broken(#[from] io::Error),
     #[error("{0}")]
     Malformed(#[from] Malformed),
+    /// TLS failed, or a certificate is not good.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Sets the options of a connected socket. A call that may sleep returns after `slice`.
@@ -53,29 +56,48 @@ pub(crate) fn tune(socket: &Socket, slice: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives what is there; `None`: nothing is.
-pub(crate) fn receive_now(socket: &Socket, into: &mut [u8]) -> Result<Option<usize>, Gone> {
-    receive_with(socket, into, RecvFlags::DONTWAIT)
-}
-
 /// Receives bytes until `into` is full, as the other end sends without a pause, but returns what is there after the socket's slice. `None`:
 /// nothing came.
-pub(crate) fn receive_all(socket: &Socket, into: &mut [u8]) -> Result<Option<usize>, Gone> {
-    receive_with(socket, into, RecvFlags::WAITALL)
+pub(crate) fn receive_all(channel: &Channel, into: &mut [u8]) -> Result<Option<usize>, Gone> {
+    if !channel.is_tls() {
+        return receive_with(&channel.socket, into, RecvFlags::WAITALL);
+    }
+    let slice = channel.socket.read_timeout()?.unwrap_or(SLICE);
+    let mut got = 0;
+    loop {
+        match channel.receive_now(&mut into[got..]) {
+            Ok(Some(n)) => got += n,
+            Ok(None) => {}
+            Err(Gone::Closed) if got > 0 => return Ok(Some(got)),
+            Err(gone) => return Err(gone),
+        }
+        if got == into.len() || !wait_for(&channel.socket, PollFlags::IN, slice)? {
+            return Ok((got > 0).then_some(got));
+        }
+    }
 }
 
 /// Receives at least one byte, or `None` after `wait`. It sleeps `SLICE` at most.
-pub(crate) fn receive(socket: &Socket, into: &mut [u8], wait: Duration) -> Result<Option<usize>, Gone> {
-    if wait >= SLICE {
-        return receive_with(socket, into, RecvFlags::empty());
+pub(crate) fn receive(channel: &Channel, into: &mut [u8], wait: Duration) -> Result<Option<usize>, Gone> {
+    if channel.is_tls() {
+        let now = channel.receive_now(into)?;
+        if now.is_some() || wait.is_zero() {
+            return Ok(now);
+        }
+    } else if wait >= SLICE {
+        return receive_with(&channel.socket, into, RecvFlags::empty());
     }
-    match wait.is_zero() || wait_for(socket, PollFlags::IN, wait)? {
-        true => receive_now(socket, into),
+    match wait.is_zero() || wait_for(&channel.socket, PollFlags::IN, wait.min(SLICE))? {
+        true => channel.receive_now(into),
         false => Ok(None),
     }
 }
 
-fn receive_with(socket: &Socket, into: &mut [u8], flags: RecvFlags) -> Result<Option<usize>, Gone> {
+pub(crate) fn receive_with(
+    socket: &Socket,
+    into: &mut [u8],
+    flags: RecvFlags,
+) -> Result<Option<usize>, Gone> {
     match rustix::net::recv(socket, into, flags) {
         Ok((0, _)) => Err(Gone::Closed),
         Ok((n, _)) => Ok(Some(n)),
@@ -114,24 +136,24 @@ pub(crate) fn is_open(socket: &Socket) -> bool {
 }
 
 /// Sends a greeting. It fits any socket's buffer.
-pub(crate) fn send_hello(socket: &Arc<Socket>, hello: &Hello) -> Result<(), Gone> {
+pub(crate) fn send_hello(channel: &Channel, hello: &Hello) -> Result<(), Gone> {
     let bytes = hello.encode();
-    match rustix::net::send(socket, &bytes[..], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-        Ok(n) if n == bytes.len() => Ok(()),
+    match channel.send(&[IoSlice::new(&bytes)], false) {
+        Ok(n) if n == bytes.len() && !channel.has_pending() => Ok(()),
         Ok(_) => Err(Gone::Closed),
-        Err(e) => Err(Gone::Broken(e.into())),
+        Err(e) => Err(Gone::Broken(e)),
     }
 }
 
 /// Waits for the other end's greeting. One of another version may be shorter, and is told by its first bytes.
-pub(crate) fn read_hello(socket: &Arc<Socket>, deadline: Instant) -> Result<Hello, Gone> {
+pub(crate) fn read_hello(channel: &Channel, deadline: Instant) -> Result<Hello, Gone> {
     let (mut raw, mut have) = ([0u8; HELLO_LEN], 0);
     while have < HELLO_LEN {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(Gone::Deadline);
         }
-        have += receive(socket, &mut raw[have..], left)?.unwrap_or(0);
+        have += receive(channel, &mut raw[have..], left)?.unwrap_or(0);
         Hello::check_begin(&raw[..have])?;
     }
     Ok(Hello::decode(&raw)?)

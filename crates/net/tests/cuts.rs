@@ -110,7 +110,7 @@ fn small_server(address: &str) -> (Arc<Echo>, Server) {
     hub.add(T, echo.clone());
     hub.add(HONEST, Arc::new(Echo::default()));
     let limits = Limits { memory: 128 << 10, ..Limits::default() };
-    (echo, Server::listen_within(address, hub, limits).expect("it listens"))
+    (echo, Server::listen_within(address, hub, limits, None).expect("it listens"))
 }
 
 fn dial(server: &Server) -> Socket {

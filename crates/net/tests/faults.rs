@@ -350,7 +350,7 @@ fn all_faults_at_once_give_no_caller_another_ones_answer() {
             let faults =
                 [What::Reorder, What::Duplicate, What::Delay(delay), What::Drop, What::CutAfter(140)];
             for (what, times) in faults.into_iter().zip([8, 8, 8, 2, 1]) {
-                rules.push((rig.rule(way, what, Some(times)), times.into()));
+                rules.push((rig.rule(way, what, Some(times)), u64::from(times)));
             }
         }
     }

@@ -18,7 +18,7 @@ fn served() -> Server {
     let hub = Hub::new();
     hub.add(T, Arc::new(Echo::default()));
     let limits = Limits { connections: 1024, ..Limits::default() };
-    Server::listen_within("0.0.0.0:0", hub, limits).expect("it listens")
+    Server::listen_within("0.0.0.0:0", hub, limits, None).expect("it listens")
 }
 
 fn port(server: &Server) -> u16 {

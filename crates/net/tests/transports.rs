@@ -262,7 +262,7 @@ fn calls(into: &mut [Buf], wait: Duration) -> Vec<Call<'_>> {
 fn a_thread_with_requests_under_way_does_not_wait_for_a_place() {
     let (hub, limits) = (Hub::new(), Limits { frames: 8, ..Limits::default() });
     hub.add(T, Arc::new(Echo::default()));
-    let server = Server::listen_within("127.0.0.1:0", hub, limits).expect("it listens");
+    let server = Server::listen_within("127.0.0.1:0", hub, limits, None).expect("it listens");
     let peer = Fabric::new(None).peer_at(&server.nid(), T);
     let mut bufs: Vec<_> = (0..70).map(|_| Buf::new()).collect();
     let mut calls = calls(&mut bufs, Duration::from_secs(20));
@@ -501,7 +501,7 @@ fn thousands_of_parked_requests_hold_no_worker() {
     let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
     hub.add(T, echo.clone());
     let limits = Limits { workers: 4, ..Limits::default() };
-    let server = Server::listen_within("127.0.0.1:0", hub, limits).expect("it listens");
+    let server = Server::listen_within("127.0.0.1:0", hub, limits, None).expect("it listens");
     let fabrics: Vec<_> = (0..4).map(|_| Fabric::new(None)).collect();
     let peers: Vec<_> = fabrics.iter().map(|fabric| fabric.peer_at(&server.nid(), T)).collect();
     let mut bufs: Vec<_> = (0..2000).map(|_| Buf::new()).collect();
@@ -530,7 +530,7 @@ fn busy_workers_leave_pings_answered_and_requests_queued() {
     let (hub, echo) = (Hub::new(), Arc::new(Echo::default()));
     hub.add(T, echo);
     let limits = Limits { workers: 2, ..Limits::default() };
-    let server = Server::listen_within("127.0.0.1:0", hub, limits).expect("it listens");
+    let server = Server::listen_within("127.0.0.1:0", hub, limits, None).expect("it listens");
     let fabric = Fabric::new(None);
     // Silence on a lane would end its requests soon.
     fabric.set_dead_after(Duration::from_millis(200));

@@ -9,9 +9,10 @@ use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use pki::Authority;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -47,11 +48,13 @@ pub struct Shape {
     pub osts: usize,
     /// As for `--ost-size`.
     pub ost_size: String,
+    /// The processes have certificates of a CA that is made for them. Not with `Wiring::Local`.
+    pub tls: bool,
 }
 
 impl Shape {
     pub fn small(wiring: Wiring) -> Shape {
-        Shape { wiring, osts: 4, ost_size: "2G".into() }
+        Shape { wiring, osts: 4, ost_size: "2G".into(), tls: wiring == Wiring::Tcp }
     }
 }
 
@@ -94,6 +97,9 @@ impl Cluster {
             running: Vec::new(),
             keep: false,
         };
+        if cluster.shape.tls {
+            cluster.make_certificates()?;
+        }
         cluster.write_configs()?;
         cluster.start_all()?;
         Ok(cluster)
@@ -182,14 +188,32 @@ impl Cluster {
         format!("127.0.0.1:{}@tcp0", self.ports[0])
     }
 
+    fn make_certificates(&self) -> Result<()> {
+        let (host, now) = ("host".parse()?, SystemTime::now());
+        let mut authority = Authority::init(&self.dir.join("ca"), &"suite".parse()?, &host, now)?;
+        authority.issue(pki::Role::Client, &host, 30, now)?;
+        Ok(())
+    }
+
+    /// The folder with the certificate of a role. `None`: the cluster has no TLS.
+    pub fn certificate(&self, role: pki::Role) -> Option<PathBuf> {
+        self.shape.tls.then(|| self.dir.join(format!("ca/nodes/host.{role}")))
+    }
+
     fn write_configs(&self) -> Result<()> {
+        let tls = |role| match self.certificate(role) {
+            Some(dir) => format!("tls = \"{}\"\n", dir.display()),
+            // Whatever the machine has.
+            None => "tls = \"off\"\n".to_string(),
+        };
+        let (server, client) = (tls(pki::Role::Server), tls(pki::Role::Client));
         let (d, mgs) = (self.dir.display(), self.mgs());
         let write = |name: &str, text: String| fs::write(self.dir.join(name), text);
-        write("mgs.toml", format!("listen = \"127.0.0.1:{}\"\ndir = \"{d}/mgs\"\n", self.ports[0]))?;
+        write("mgs.toml", format!("listen = \"127.0.0.1:{}\"\ndir = \"{d}/mgs\"\n{server}", self.ports[0]))?;
         write(
             "mds.toml",
             format!(
-                "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevice = \"{d}/mdt0.img\"\nsize = \"4G\"\nlisten = \"127.0.0.1:{}\"\n",
+                "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevice = \"{d}/mdt0.img\"\nsize = \"4G\"\nlisten = \"127.0.0.1:{}\"\n{server}",
                 self.ports[1]
             ),
         )?;
@@ -199,7 +223,7 @@ impl Cluster {
             write(
                 &format!("oss{n}.toml"),
                 format!(
-                    "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"{}\"\nlisten = \"127.0.0.1:{}\"\n",
+                    "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"{}\"\nlisten = \"127.0.0.1:{}\"\n{server}",
                     devices.join(", "),
                     self.shape.ost_size,
                     self.ports[2 + n]
@@ -209,7 +233,10 @@ impl Cluster {
         for (name, mount) in [("mount.toml", Some(&self.mount)), ("mount2.toml", self.second.as_ref())] {
             if let Some(mount) = mount {
                 let m = mount.display();
-                write(name, format!("mgs = [\"{mgs}\"]\nfsname = \"stria\"\nmountpoint = \"{m}\"\n"))?;
+                write(
+                    name,
+                    format!("mgs = [\"{mgs}\"]\nfsname = \"stria\"\nmountpoint = \"{m}\"\n{client}"),
+                )?;
             }
         }
         Ok(())
@@ -388,7 +415,8 @@ impl Cluster {
 
     /// Runs `stria` with arguments; gives exit code and both outputs.
     pub fn stria(&self, args: &[&str]) -> Result<(i32, String)> {
-        let out = Command::new(&self.bin).args(args).stdin(Stdio::null()).output()?;
+        let tls = self.certificate(pki::Role::Admin).unwrap_or("off".into());
+        let out = Command::new(&self.bin).args(args).env("STRIA_TLS", tls).stdin(Stdio::null()).output()?;
         let text =
             format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         Ok((out.status.code().unwrap_or(-1), text))

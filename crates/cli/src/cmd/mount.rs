@@ -95,7 +95,7 @@ impl Mount {
             return Ok(Exit::Done);
         }
         let (point, herald) = (super::absolute(&config.mountpoint)?, Herald::new(self.detached));
-        self.serve(MountWish { source, point, options, herald })
+        self.serve(MountWish { source, point, options, tls: config.tls, herald })
     }
 
     fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
@@ -103,7 +103,8 @@ impl Mount {
         options.apply_all(&self.options)?;
         let source = Source::parse(source)
             .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;
-        Ok(MountWish { source, point: super::absolute(&point)?, options, herald: Herald::new(self.detached) })
+        let herald = Herald::new(self.detached);
+        Ok(MountWish { source, point: super::absolute(&point)?, options, tls: None, herald })
     }
 
     fn serve(&self, wish: MountWish) -> anyhow::Result<Exit> {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use net::nid::{Address, Nid};
-use net::{Fabric, Server};
+use net::{Fabric, Limits, Server};
+use pki::Trust;
 use wire::map::ClusterMap;
 
 use crate::config;
@@ -25,6 +26,7 @@ use crate::serve::register::{MgsPeers, Wait, check_name, gave_up, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name, prepare_process};
 use crate::stop::{self, Event, Manner};
+use crate::tls::{self, Part, Watch};
 use types::Size;
 
 /// Time between two looks for a signal while connecting.
@@ -47,11 +49,12 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
         .into());
     }
     let (_sender, events) = stop::listen()?;
-    let mut servers = Servers::new();
+    let trust = tls::trust(config.tls.as_deref(), Part::Server)?;
+    let mut servers = Servers::with_trust(trust.clone());
     let mgs = mgs::Mgs::open(&config.dir)
         .with_context(|| format!("the cluster map in {}", config.dir.display()))?;
     servers.serve_mgs(mgs);
-    let server = listen(&config.listen, &servers)?;
+    let (server, _watch) = listen(&config.listen, &servers, trust)?;
     tracing::info!(nid = %server.nid(), dir = %config.dir.display(), "management service is ready");
     serve_until_stopped(&events);
     server.stop();
@@ -73,6 +76,7 @@ pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
         mdt,
         store: store::Settings::default(),
         logs: &[],
+        tls: config.tls,
     };
     targets(Role::Mdt, &devices, config.size, blank, DataWay::CACHED, at)
 }
@@ -94,6 +98,7 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
             ..store::Settings::default()
         },
         logs,
+        tls: config.tls,
     };
     let patience = Duration::from_secs(config.io_timeout_sec.into());
     let way = DataWay { io: config.io.into(), patience };
@@ -110,6 +115,7 @@ struct Place<'a> {
     store: store::Settings,
     /// Devices that hold only logs of OSTs.
     logs: &'a [PathBuf],
+    tls: Option<String>,
 }
 
 fn targets(
@@ -124,12 +130,13 @@ fn targets(
     prepare_process();
     keep_files_private();
     let (_sender, events) = stop::listen()?;
-    let mut servers = Servers::new();
+    let trust = tls::trust(at.tls.as_deref(), Part::Server)?;
+    let mut servers = Servers::with_trust(trust.clone());
     servers.mdt = at.mdt;
     servers.ost.store = at.store;
     servers.open_logs(at.logs)?;
     // 1. Listen before registering: the kernel may choose the port, and the MGS must learn it.
-    let server = listen(at.listen, &servers)?;
+    let (server, _watch) = listen(at.listen, &servers, trust)?;
     let mgs_nids = at
         .mgs
         .iter()
@@ -182,11 +189,29 @@ fn keep_files_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-fn listen(address: &str, servers: &Servers) -> anyhow::Result<Server> {
-    Server::listen(address, servers.hub.clone()).map_err(|e| {
+/// A server, and the thread that looks after its certificates.
+fn listen(
+    address: &str,
+    servers: &Servers,
+    trust: Option<Arc<Trust>>,
+) -> anyhow::Result<(Arc<Server>, Option<Watch>)> {
+    let server = Server::listen_within(address, servers.hub.clone(), Limits::default(), trust.clone());
+    let server = Arc::new(server.map_err(|e| {
         Failure::failed(format!("listen on {address}"), e, "give an address of this machine and a free port")
-            .into()
-    })
+    })?);
+    let watch = match trust {
+        Some(trust) => {
+            tracing::info!("connections over TCP use TLS, as {}", trust.identity().uri());
+            let (accepted, dialled) = (server.clone(), servers.fabric.clone());
+            let recheck = move || {
+                accepted.recheck();
+                dialled.recheck();
+            };
+            Some(Watch::start(trust, recheck)?)
+        }
+        None => None,
+    };
+    Ok((server, watch))
 }
 
 /// The address of a server without `nids`. No client can reach a wildcard address, so it is replaced by the address from which this host
@@ -242,6 +267,8 @@ pub struct MountWish {
     pub source: Source,
     pub point: PathBuf,
     pub options: Options,
+    /// The key `tls` of its configuration.
+    pub tls: Option<String>,
     /// Where a wait is reported.
     pub herald: Herald,
 }
@@ -251,7 +278,16 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     let (sender, events) = stop::listen()?;
     check_point(&wish.point)?;
     let what = format!("mount {}", wish.point.display());
-    let (client, mut heart) = connect_unless_stopped(wish, sender, &events)?;
+    let trust = tls::trust(wish.tls.as_deref(), Part::Mount)?;
+    let fabric = Fabric::with_trust(None, trust.clone());
+    let _watch = match trust {
+        Some(trust) => {
+            let fabric = fabric.clone();
+            Some(Watch::start(trust, move || fabric.recheck())?)
+        }
+        None => None,
+    };
+    let (client, mut heart) = connect_unless_stopped(wish, fabric, sender, &events)?;
     on_ready();
     let manner = serve_mount(&client, &events);
     heart.stop();
@@ -269,10 +305,10 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
 /// Connecting may wait for servers for minutes. So it runs on a thread of its own, while this thread listens for signals.
 fn connect_unless_stopped(
     wish: MountWish,
+    fabric: Arc<Fabric>,
     sender: Sender<Event>,
     events: &Receiver<Event>,
 ) -> anyhow::Result<(Client, Heart)> {
-    let fabric = Fabric::new(None);
     let (connecting, what) = (fabric.clone(), format!("mount {}", wish.source));
     let (done, result) = mpsc::channel();
     let (herald, begin, mut has_said) = (wish.herald, Instant::now(), false);

@@ -9,6 +9,7 @@ use anyhow::Context;
 use disk::content::Content;
 use disk::{Disk, FileDisk, Label, LogLabel, Media, Volume};
 use net::{Fabric, Hub, Service};
+use pki::Trust;
 use types::{Epoch, Fault, MirrorId, SessionId, TargetId, Time, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
@@ -102,8 +103,13 @@ pub struct Servers {
 
 impl Servers {
     pub fn new() -> Servers {
+        Servers::with_trust(None)
+    }
+
+    /// With certificates, connections to other processes use TLS.
+    pub fn with_trust(trust: Option<Arc<Trust>>) -> Servers {
         let hub = Hub::new();
-        let fabric = Fabric::new(Some(hub.clone()));
+        let fabric = Fabric::with_trust(Some(hub.clone()), trust);
         Servers {
             hub,
             fabric,

@@ -55,17 +55,20 @@ impl SendBack for Back {
 impl Engine {
     /// The engine of a process that listens.
     pub fn listener() -> io::Result<Arc<Engine>> {
-        Engine::of(Hub::new(), "a line".into(), LISTENER, true)
+        Engine::of((Hub::new(), "a line".into()), LISTENER, None, true)
     }
 
     /// Takes a connection that was dialled. `heard` serves what the other end sends over it.
     pub fn adopt(&self, dialled: Dialled, heard: Arc<dyn Service>, answered: Answered) -> io::Result<Line> {
-        let Dialled { socket, entry, meter, .. } = dialled;
-        let seat = self.budget.seat(Origin::of(&socket)).ok_or_else(|| io::Error::other("too many lines"))?;
-        tune(&socket, super::LINGER)?;
+        let Dialled { channel, entry, meter, .. } = dialled;
+        let seat = self
+            .budget
+            .seat(Origin::of(&channel.socket))
+            .ok_or_else(|| io::Error::other("too many lines"))?;
+        tune(&channel.socket, super::LINGER)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let connection =
-            Connection::new(id, socket, seat, self.now_ms()).dialled(entry, meter, heard, answered);
+            Connection::new(id, channel, seat, self.now_ms()).dialled(entry, meter, heard, answered);
         let connection = Arc::new(connection);
         let line = Back::line(self, &connection);
         self.watch_new(connection)?;
@@ -82,8 +85,8 @@ impl Engine {
     fn send_back(&self, connection: &Arc<Connection>, head: &Header, body: &[u8]) -> bool {
         let raw = head.encode(body);
         let hold = || connection.seat.take(raw.len() + body.len()).map(|share| (share, None));
-        let (socket, bulk) = (&connection.socket, Bulk::Lent(&[]));
-        match connection.outgoing.write(socket, [&raw, body], bulk, hold, When::now(), &mut || false) {
+        let (channel, bulk) = (&connection.channel, Bulk::Lent(&[]));
+        match connection.outgoing.write(channel, [&raw, body], bulk, hold, When::now(), &mut || false) {
             Ok(left @ (Left::All | Left::Queued)) => {
                 connection.meter.frame(Way::Out, head);
                 if left == Left::Queued {

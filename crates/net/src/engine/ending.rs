@@ -15,13 +15,20 @@ impl Engine {
         match &gone {
             Gone::Closed | Gone::Deadline => {}
             Gone::Malformed(why) => tracing::warn!(nid = %self.nid, "a connection was closed: {why}"),
+            Gone::Refused(why) => {
+                let from = connection.channel.socket.peer_addr().ok().and_then(|a| a.as_socket());
+                let from = from.map_or("a peer".to_string(), |from| from.to_string());
+                tracing::warn!(nid = %self.nid, "a connection from {from} was refused: {why}")
+            }
             Gone::Broken(why) => tracing::debug!(nid = %self.nid, "a connection broke: {why}"),
         }
         self.close(connection);
     }
 
     pub(super) fn close_unused(&self, connection: &Arc<Connection>) {
-        if connection.under_way.load(Ordering::SeqCst) == 0 && !connection.outgoing.has_queued() {
+        if connection.under_way.load(Ordering::SeqCst) == 0
+            && !connection.outgoing.has_queued(&connection.channel)
+        {
             self.close(connection);
         }
     }
@@ -31,8 +38,8 @@ impl Engine {
             return;
         }
         // An error means that the other end closed it first.
-        let _ = epoll::delete(&self.epoll, &connection.socket);
-        let _ = connection.socket.shutdown(std::net::Shutdown::Both);
+        let _ = epoll::delete(&self.epoll, &connection.channel);
+        connection.channel.shutdown();
         connection.outgoing.close();
         self.connections.write().remove(&connection.id);
         let _guard = self.ending_lock.lock();
@@ -41,6 +48,15 @@ impl Engine {
 
     pub(super) fn all(&self) -> Vec<Arc<Connection>> {
         self.connections.read().values().cloned().collect()
+    }
+
+    /// Closes connections whose other end's certificate is not good any more.
+    pub fn recheck(&self) {
+        for connection in self.all() {
+            if let Some(why) = connection.channel.is_refused() {
+                self.close_because(&connection, Gone::Refused(format!("its certificate is refused: {why}")));
+            }
+        }
     }
 
     /// Closes connections that take too long for a greeting or a frame, read no answers, or are idle. Called about once a second.

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use pki::Identity;
+
 use super::Engine;
 use crate::Line;
 use crate::connection::{Connection, UnderWay};
@@ -51,6 +53,10 @@ impl Parking for AtWorker<'_> {
                 engine.finish(place, head, body, &mut bulk, false);
             }
         }))
+    }
+
+    fn peer(&self) -> Option<Identity> {
+        self.place.borrow().as_ref()?.0.channel.peer().cloned()
     }
 
     fn line(&self, answered: Answered) -> Option<Line> {

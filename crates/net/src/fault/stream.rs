@@ -275,11 +275,11 @@ mod tests {
         take(&mut stream, &HELLO, now);
         assert_eq!(take(&mut stream, &frames(&[1, 2, 3]), now), frame(3));
         assert!(stream.has_delayed());
-        assert_eq!(take(&mut stream, &[], now + second / 2), []);
+        assert!(take(&mut stream, &[], now + second / 2).is_empty());
         // In the middle of another frame it waits for the end of that.
         let (begin, end) = (&frame(4)[..129], &frame(4)[129..]);
         assert_eq!(take(&mut stream, begin, now + second), [&frame(2), begin].concat());
-        assert_eq!(take(&mut stream, &[], now + 2 * second), []);
+        assert!(take(&mut stream, &[], now + 2 * second).is_empty());
         assert_eq!(take(&mut stream, end, now + 2 * second), [end, &frame(1)].concat());
         assert!(!stream.has_delayed());
     }
