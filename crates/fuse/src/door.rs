@@ -161,7 +161,7 @@ impl Filesystem for Served {
         let forget = Forget(Some(notifier));
         self.own().forget = forget.clone();
         let pages = forget.clone();
-        self.own().fs.on_forget(Box::new(ServedKernel::new(forget)));
+        self.own().fs.on_forget(Arc::new(ServedKernel::new(forget)));
         self.own().fs.on_recall(Box::new(move |fid, range| pages.pages(fid, range)));
     }
 
