@@ -5,11 +5,10 @@ usage: histories.py DIR_AT_A DIR_AT_B ROUNDS|SECONDSs [SEED [OBJECT,...]]     (`
 
 Two processes at each mount run random operations on a few shared objects. They record when each call began and ended, and its result.
 Afterwards a checker (Wing and Gong, with Lowe's memory of configurations) looks for an order that explains all results of an object: each
-operation takes effect at one moment between its begin and its end. Each round ends with looks by one process per mount while nothing else
-runs. They are a part of the history, and give the state in which the next round begins.
+operation takes effect at one moment between its begin and its end (but see `Names`). Each round ends with looks by one process per mount
+while nothing else runs. They are a part of the history, and give the state in which the next round begins.
 
-Objects: registers (8 bytes of a file), names of a directory, a log with O_APPEND, and the size and content of a file. A `link` is two steps,
-as on Linux: it finds its source, and makes the new name of that inode at a later moment.
+Objects: registers (8 bytes of a file), names of a directory, a log with O_APPEND, and the size and content of a file.
 """
 
 import bisect
@@ -37,6 +36,8 @@ LOOKS_MAX = 100_000
 # An evicted mount or a lost notice delays a call by less.
 ANSWER_MAX_S = 90
 REFUSED = {errno.EEXIST: "EEXIST", errno.ENOENT: "ENOENT"}
+
+STEPS = {"link": 2, "rename": 2}
 
 Op = collections.namedtuple("Op", "process verb args result begin end")
 
@@ -66,7 +67,11 @@ class Register:
 
 
 class Names:
-    """The state is the inode number of each name, and the sources that links under way have found."""
+    """The state is the inode number of each name, and the sources that calls under way have found.
+
+    Two calls have two steps. Linux: `link` finds its source, and makes the new name of that inode at a later moment. SEMANTICS, Exceptions:
+    `rename` may find the same inode under its old name, and under its new one at a later moment; it then does nothing.
+    """
 
     verbs = {"create": 3, "unlink": 2, "stat": 4, "rename": 2, "link": 2}
 
@@ -94,6 +99,14 @@ class Names:
             return state if result == ((here, inodes.count(here)) if here else "ENOENT") else None
         if op.verb == "link":
             return self.link(state, result, half, key, at)
+        if op.verb == "rename" and result == "ok":
+            if half == 0:
+                return [state, (inodes, tuple(sorted((*found, (key, here)))))] if here else state
+            if key in dict(found):
+                rest = tuple(pair for pair in found if pair[0] != key)
+                return (inodes, rest) if dict(found)[key] == inodes[at[1]] else None
+        elif half == 0 and op.verb == "rename":
+            return state
         if not here or result != "ok":
             return state if not here and result == "ENOENT" else None
         if op.verb == "unlink":
@@ -198,7 +211,7 @@ def is_linearizable(kind, start, ops, until=None):
     model = kind(start, ops)
     steps = []
     for key, op in enumerate(ops):
-        for half in range(2 if op.verb == "link" else 1):
+        for half in range(STEPS.get(op.verb, 1)):
             steps.append((op, half, key, 1 << len(steps), model.is_passive(op)))
     required = sum(bit for op, _, _, bit, _ in steps if until is None or op.end <= until)
     stack, seen = [(0, start)], {(0, start)}
@@ -218,7 +231,7 @@ def is_linearizable(kind, start, ops, until=None):
                 # It changes nothing, so if it may be here it need not be anywhere else.
                 following = [(done | bit, new)]
                 break
-            following.append((done | bit, new))
+            following += [(done | bit, each) for each in (new if isinstance(new, list) else [new])]
         for config in reversed(following):
             if config not in seen:
                 seen.add(config)
@@ -540,7 +553,8 @@ NOTHING = ((0, 0, 0), ())
 ONE = ((5, 0, 0), ())
 RIGHT = [
     ("a read beside a write finds either value", Register, 0,
-     [(0, 0, 9, "pwrite", (1,), "ok"), (1, 1, 2, "pread", (), 0), (1, 3, 4, "pread", (), 1), (2, 3, 5, "pread", (), 0), (2, 6, 7, "pread", (), 1)]),
+     [(0, 0, 9, "pwrite", (1,), "ok"), (1, 1, 2, "pread", (), 0), (1, 3, 4, "pread", (), 1), (2, 3, 5, "pread", (), 0),
+      (2, 6, 7, "pread", (), 1)]),
     ("two writes in the other order", Register, 0,
      [(0, 0, 5, "pwrite", (1,), "ok"), (1, 1, 6, "pwrite", (2,), "ok"), (2, 7, 8, "pread", (), 1)]),
     ("one of two creates", Names, NOTHING,
@@ -550,6 +564,8 @@ RIGHT = [
       (1, 10, 11, "look", ("n1",), (5, 2))]),
     ("a rename to another name of the inode does nothing", Names, ((5, 5, 0), ()),
      [(0, 0, 1, "rename", ("n0", "n1"), "ok"), (1, 2, 3, "stat", ("n0",), 5)]),
+    ("two renames of one name to another one", Names, ONE,
+     [(0, 0, 5, "rename", ("n0", "n1"), "ok"), (1, 1, 7, "rename", ("n0", "n1"), "ok"), (2, 8, 9, "look", ("n1",), (5, 1))]),
     ("two appends in one order", Log, b"",
      [(0, 0, 5, "append", (b"x",), "ok"), (1, 0, 5, "append", (b"y",), "ok"), (2, 1, 2, "read", (), b"y"), (2, 6, 7, "read", (), b"yx")]),
     ("a truncate beside an append", Size, (),
@@ -572,6 +588,10 @@ WRONG = [
      [(0, 0, 1, "create", ("n1",), 7), (1, 2, 3, "stat", ("n1",), "ENOENT")]),
     ("a moment of a rename without either name", Names, ONE,
      [(0, 0, 9, "rename", ("n0", "n1"), "ok"), (1, 1, 2, "stat", ("n0",), "ENOENT"), (1, 3, 4, "stat", ("n1",), "ENOENT")]),
+    ("a rename of a name that is long gone", Names, ONE,
+     [(0, 0, 1, "rename", ("n0", "n1"), "ok"), (1, 2, 3, "rename", ("n0", "n1"), "ok")]),
+    ("one name is renamed to two others", Names, ONE,
+     [(0, 0, 5, "rename", ("n0", "n1"), "ok"), (1, 0, 5, "rename", ("n0", "n2"), "ok")]),
     ("another inode under a name", Names, ((5, 6, 0), ()),
      [(0, 0, 1, "rename", ("n0", "n1"), "ok"), (1, 2, 3, "stat", ("n1",), 6)]),
     ("a link to what is long gone", Names, ONE, [(0, 0, 1, "unlink", ("n0",), "ok"), (1, 2, 3, "link", ("n0", "n1"), "ok")]),
@@ -592,7 +612,7 @@ WRONG = [
 def by_all_orders(kind, start, ops):
     """The same question, by all orders."""
     model = kind(start, ops)
-    steps = [(op, half, key) for key, op in enumerate(ops) for half in range(2 if op.verb == "link" else 1)]
+    steps = [(op, half, key) for key, op in enumerate(ops) for half in range(STEPS.get(op.verb, 1))]
 
     def rest(left, state):
         for step in left:
@@ -600,8 +620,9 @@ def by_all_orders(kind, start, ops):
             if any(other.end < op.begin or (k == key and h < half) for other, h, k in left):
                 continue
             new = model.step(state, op, half, key)
-            if new is not None and rest([other for other in left if other is not step], new):
-                return True
+            for each in new if isinstance(new, list) else [] if new is None else [new]:
+                if rest([other for other in left if other is not step], each):
+                    return True
         return not left
 
     return rest(steps, start)
