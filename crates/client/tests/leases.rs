@@ -5,11 +5,11 @@
 mod common;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use client::{Fs, Lister, OpenFlags, SetAttr};
+use client::{Fs, Kernel, Lister, OpenFlags, SetAttr};
 use common::{Cluster, MDT, Wiring, pattern};
 use disk::{Crash, SplitMix};
 use net::{Answer, Service};
@@ -260,6 +260,49 @@ fn nothing_old_is_cached_after_a_restart_of_the_mdt() {
 }
 
 /// Two clients in random storms; after each change both are asked, and must agree with a client that has cached nothing.
+/// A kernel that is busy, so that names run out.
+struct Busy;
+
+impl Kernel for Busy {
+    fn attributes(&self, _: &[Fid]) {}
+    fn names(&self, _: Vec<(Fid, Box<[u8]>)>, _: &Arc<AtomicBool>, done: Box<dyn FnOnce() + Send>) {
+        // The wait ends by the time-out.
+        std::mem::forget(done);
+    }
+}
+
+/// client-LE5: beside others a restarted MDT hears of a client once its kernel uses no name by a lease of before.
+#[test]
+fn no_name_of_a_kernel_outlives_a_restart_of_the_mdt_and_a_change_after_it() {
+    let mut cluster = cluster(Wiring::Tcp);
+    let (a, b) = (cluster.mount(), cluster.mount());
+    a.on_forget(Arc::new(Busy));
+    let dir = mkdir(&b, Fid::ROOT, "d");
+    for name in ["f0", "f1"] {
+        make(&b, dir, name);
+        // What b has just changed is not cached at once.
+        let until = Instant::now() + Duration::from_secs(20);
+        let ends = loop {
+            let (attr, leave) = a.lookup_leased(dir, name.as_bytes(), &Cred::root());
+            attr.unwrap();
+            let time_out = a.reply(leave.dir()).time_outs(&leave, Some((name.as_bytes(), false))).name;
+            if !time_out.is_zero() {
+                break Instant::now() + time_out;
+            }
+            assert!(Instant::now() < until, "the kernel caches it");
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        cluster.crash_mdt(Crash::KeepAll);
+        let unlinked = std::thread::scope(|scope| {
+            // So that a attaches at once.
+            scope.spawn(|| a.lookup(dir, b"none").unwrap_err());
+            b.unlink(dir, name.as_bytes(), &Cred::root()).unwrap();
+            Instant::now()
+        });
+        assert!(unlinked >= ends, "a's kernel still had it");
+    }
+}
+
 #[test]
 fn random_changes_of_two_clients_show_at_once() {
     let cluster = cluster(Wiring::Tcp);

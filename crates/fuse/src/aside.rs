@@ -34,15 +34,22 @@ struct State {
 impl Aside {
     /// Queues `job` for another thread; runs it here if the system has no thread.
     pub fn run(&self, job: Job) {
+        if let Some(job) = self.run_apart(job) {
+            job();
+        }
+    }
+
+    /// Queues `job` for another thread; gives it back if the system has none.
+    #[must_use]
+    pub fn run_apart(&self, job: Job) -> Option<Job> {
         let mut state = self.0.state.lock();
         if state.idle <= state.jobs.len() && state.threads < THREADS_MAX {
             let shared = self.0.clone();
             match std::thread::Builder::new().name("fuse-aside".into()).spawn(move || work(&shared)) {
                 Ok(_) => state.threads += 1,
                 Err(error) if state.threads == 0 => {
-                    tracing::warn!(%error, "no thread for work that may wait; a serving thread does it");
-                    drop(state);
-                    return job();
+                    tracing::warn!(%error, "no thread for work that may wait");
+                    return Some(job);
                 }
                 Err(_) => {}
             }
@@ -50,6 +57,7 @@ impl Aside {
         state.jobs.push_back(job);
         drop(state);
         self.0.changed.notify_one();
+        None
     }
 }
 

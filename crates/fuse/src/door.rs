@@ -87,10 +87,11 @@ impl Door {
         }
     }
 
-    /// fuse-P1: beside other clients the kernel keeps pages for descriptors that only read.
+    /// fuse-P1: beside other clients the kernel keeps pages for descriptors that only read, of files that this mount does not write.
     pub(crate) fn fopen_flags(&self, fid: Fid, handle: Handle, write: bool) -> FopenFlags {
         if self.fs.is_shared() {
-            let is_direct = write || self.fs.is_inline(handle);
+            // A read through pages ends at the size that the kernel knows. While it writes itself it takes no size of another mount.
+            let is_direct = write || self.fs.is_inline(handle) || self.in_use.is_written(fid);
             let mut flags = session::fopen_flags_shared(is_direct, self.has_locks);
             flags.set(FopenFlags::FOPEN_KEEP_CACHE, !is_direct && self.fs.keeps_pages(fid));
             return flags;
@@ -161,7 +162,7 @@ impl Filesystem for Served {
         let forget = Forget(Some(notifier));
         self.own().forget = forget.clone();
         let pages = forget.clone();
-        self.own().fs.on_forget(Box::new(ServedKernel::new(forget)));
+        self.own().fs.on_forget(Arc::new(ServedKernel::new(forget)));
         self.own().fs.on_recall(Box::new(move |fid, range| pages.pages(fid, range)));
     }
 

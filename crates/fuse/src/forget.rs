@@ -10,6 +10,8 @@
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::Kernel;
 use fusedev::{INodeNo, Notifier};
@@ -70,10 +72,22 @@ impl Kernel for ServedKernel {
     fn attributes(&self, fids: &[Fid]) {
         fids.iter().for_each(|fid| self.notices.attributes(*fid));
     }
-    fn names(&self, names: Vec<(Fid, Box<[u8]>)>, done: Box<dyn FnOnce() + Send>) {
-        let notices = self.notices.clone();
-        self.aside.run(Box::new(move || {
-            names.iter().for_each(|(dir, name)| notices.name(*dir, name));
+    fn names(
+        &self,
+        names: Vec<(Fid, Box<[u8]>)>,
+        is_given_up: &Arc<AtomicBool>,
+        done: Box<dyn FnOnce() + Send>,
+    ) {
+        let (notices, is_given_up) = (self.notices.clone(), is_given_up.clone());
+        // Without a thread the names run out.
+        _ = self.aside.run_apart(Box::new(move || {
+            for (dir, name) in names {
+                // Late, it might drop a directory that has the name by then.
+                if is_given_up.load(Ordering::SeqCst) {
+                    return;
+                }
+                notices.name(dir, &name);
+            }
             done();
         }));
     }

@@ -47,6 +47,8 @@ struct Node {
     uncached: Vec<u64>,
     /// Handles whose writes go through the page cache.
     writers: Vec<u64>,
+    /// Those that may write, through pages or past them.
+    writing: Vec<u64>,
     /// The kernel may hold pages that a read filled.
     is_filled: bool,
     direct: Vec<Direct>,
@@ -121,6 +123,9 @@ impl InUse {
         let node = nodes.entry(fid).or_default();
         node.handles += 1;
         node.mappers += may_map as u32;
+        if may_write {
+            node.writing.push(handle);
+        }
         if is_uncached {
             node.uncached.push(handle);
         } else if may_write {
@@ -135,6 +140,7 @@ impl InUse {
         node.mappers = node.mappers.saturating_sub(may_map as u32);
         node.uncached.retain(|h| *h != handle);
         node.writers.retain(|h| *h != handle);
+        node.writing.retain(|h| *h != handle);
         if node.handles == 0 {
             nodes.remove(&fid);
         }
@@ -148,6 +154,11 @@ impl InUse {
     /// fuse-P2: the kernel's pages of the file may change without a request before that.
     pub fn may_be_stored(&self, fid: Fid) -> bool {
         self.nodes(fid).get(&fid).is_some_and(|node| node.mappers > 0 || !node.writers.is_empty())
+    }
+
+    /// A descriptor of this mount may write the file.
+    pub fn is_written(&self, fid: Fid) -> bool {
+        self.nodes(fid).get(&fid).is_some_and(|node| !node.writing.is_empty())
     }
 
     pub fn is_uncached(&self, fid: Fid, handle: u64) -> bool {

@@ -120,6 +120,13 @@ impl Entry {
             What::Attr => &mut self.attr,
         }
     }
+    /// It has rested, so that what was given back before it is not used any more.
+    fn end_contest(&mut self, what: What) {
+        let ended = std::mem::take(self.contest(what));
+        if let Some((sole, _)) = ended.sole.filter(|_| what == What::Names) {
+            self.holders.retain(|held| held.0 == sole || held.1 > ended.given_back);
+        }
+    }
     fn is_idle(&self, now_ms: u64) -> bool {
         self.holders.is_empty() && self.names.is_idle(now_ms) && self.attr.is_idle(now_ms)
     }
@@ -180,7 +187,7 @@ impl Table {
         match contest.sole {
             Some((sole, until)) if until > now_ms => sole == session,
             Some(_) => {
-                *contest = Contest::default();
+                entry.end_contest(what);
                 self.contests -= 1;
                 true
             }
@@ -234,7 +241,7 @@ impl Table {
         }
         let contest = self.entries.entry(fid).or_default().contest(what);
         let before = contest.sole.replace((session, now_ms + REST_MS));
-        if before.is_none_or(|(sole, _)| sole != session) {
+        if before.is_none_or(|(sole, until)| sole != session || until <= now_ms) {
             contest.told_until_ms = if given_back.has_dirs { now_ms + KEPT_MS } else { 0 };
         }
         contest.given_back = given_back.leases.iter().map(|held| held.1).max().unwrap_or(0);
@@ -284,7 +291,7 @@ impl Table {
             for what in [What::Names, What::Attr] {
                 let contest = entry.contest(what);
                 if contest.sole.is_some() && contest.is_over(now_ms) {
-                    *contest = Contest::default();
+                    entry.end_contest(what);
                     self.contests -= 1;
                 }
             }

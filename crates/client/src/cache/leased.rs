@@ -31,6 +31,7 @@ use crate::cache::listing::Listing;
 pub(crate) use change::{Fate, OwnChange};
 pub use kernel::Kernel;
 use kernel::{KernelNames, Recalled};
+pub(crate) use kernel::{Moved, Moving};
 
 /// More than there are threads, so that different directories rarely share a lock.
 const SHARDS: usize = 64;
@@ -72,8 +73,8 @@ pub(crate) struct Leased {
     /// The name of each inode whose attributes may be cached.
     places: Vec<Mutex<HashMap<Fid, Place>>>,
     count: AtomicUsize,
-    kernel: RwLock<Option<Box<dyn Kernel>>>,
-    /// The kernel uses no name past this boot time; none that it learned before everything was void the last time.
+    kernel: RwLock<Option<Arc<dyn Kernel>>>,
+    /// The kernel uses no name past this time by its clock; none that it learned before everything was void the last time.
     names_end_ms: AtomicU64,
     void_names_end_ms: AtomicU64,
     has_kernel: AtomicBool,
@@ -234,7 +235,7 @@ impl Leased {
         &self.places[fid.0 as usize % SHARDS]
     }
 
-    pub fn on_forget(&self, kernel: Option<Box<dyn Kernel>>) {
+    pub fn on_forget(&self, kernel: Option<Arc<dyn Kernel>>) {
         self.has_kernel.store(kernel.is_some(), Ordering::SeqCst);
         *self.kernel.write() = kernel;
     }
@@ -254,6 +255,7 @@ impl Leased {
         if self.ends_ms.load(Ordering::SeqCst) <= now_ms() {
             // It may have run out, and others may have changed anything meanwhile.
             self.void();
+            self.drop_all_in_kernel();
         }
         self.ends_ms.fetch_max(sent.0 + TERM_MS, Ordering::SeqCst);
     }
@@ -263,6 +265,7 @@ impl Leased {
         let ends = self.ends_ms.load(Ordering::SeqCst);
         if ends > 0 && ends <= now_ms() {
             self.void();
+            self.drop_all_in_kernel();
         }
     }
 
@@ -429,8 +432,7 @@ impl Leased {
         let name_ms = match name.filter(|(name, _)| may(name)) {
             Some((name, is_dir)) => {
                 let name_ms = left_ms.min(if is_dir { DIR_NAME_MS } else { NAME_MS });
-                let until_ms = now_ms() + name_ms + MARGIN_MS;
-                let is_noted = self.note_in_kernel((leave.dir, leave.h64), name, is_dir, until_ms);
+                let is_noted = self.note_in_kernel((leave.dir, leave.h64), name, is_dir, name_ms);
                 if is_noted { name_ms } else { 0 }
             }
             None => 0,

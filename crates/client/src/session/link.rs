@@ -412,7 +412,10 @@ impl Link {
         }
         if self.is_mdt && !self.id.observer {
             match attached.last {
-                Some((_, session)) if session == fresh => {
+                Some((ended, session)) if session == fresh => {
+                    if ended != incarnation {
+                        self.wait_for_void_names(deadline)?;
+                    }
                     self.hold_again(&*peer, &reply, incarnation, deadline)?
                 }
                 _ => self.id.sharing.begin(reply.mode),
@@ -448,6 +451,15 @@ impl Link {
             }
         }
         Ok(())
+    }
+
+    /// A restarted MDT knows of no lease, and lets others change names once this client has reported (client-LE5).
+    fn wait_for_void_names(&self, deadline: Instant) -> Result<(), Attempt> {
+        let until = Instant::now() + self.id.leased.void_names_left();
+        match self.wait(until.saturating_duration_since(Instant::now()), deadline) {
+            true => Ok(()),
+            false => Err(Attempt::Again(self.timeout("the kernel's names have not run out"))),
+        }
     }
 
     /// Reports opens, sections and locks, which the MDT has in memory only, before any new request.

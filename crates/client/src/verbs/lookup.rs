@@ -146,7 +146,7 @@ impl Fs {
     }
 
     /// A kernel is served, which is told what it must forget.
-    pub fn on_forget(&self, kernel: Box<dyn Kernel>) {
+    pub fn on_forget(&self, kernel: Arc<dyn Kernel>) {
         self.id.leased.on_forget(Some(kernel));
     }
 

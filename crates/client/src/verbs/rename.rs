@@ -7,6 +7,7 @@ use wire::codec::Bytes;
 use wire::meta::{RENAME_EXCHANGE, Rename, WatchDir};
 
 use crate::Fs;
+use crate::cache::leased::{Moved, Moving};
 
 impl Fs {
     /// `flags` as renameat2(2).
@@ -22,7 +23,8 @@ impl Fs {
         self.refuse_observer()?;
         let deadline = self.deadline();
         let _name_locks = self.names.lock_two((parent, name), (new_parent, new_name), deadline)?;
-        self.kernel_renames((parent, name), (new_parent, new_name), flags, deadline);
+        // Until the answer is there: what is looked up later shows the state after it.
+        let _moving = self.kernel_renames((parent, name), (new_parent, new_name), flags, deadline);
         let (name, new_name, now) = (Bytes::from(name), Bytes::from(new_name), self.now());
         // `hold`: the replaced file stays for programs that have it open, or are about to open it.
         let (cred, want) = (cred.clone(), Fid(0));
@@ -35,17 +37,23 @@ impl Fs {
 
     /// client-LE5: the kernel moves entries with their time-outs. So this client is told of changes in the directory to which one comes, or the
     /// time-out ends first.
-    fn kernel_renames(&self, from: (Fid, &[u8]), to: (Fid, &[u8]), flags: u32, deadline: Instant) {
+    fn kernel_renames<'a>(
+        &'a self,
+        from: (Fid, &[u8]),
+        to: (Fid, &[u8]),
+        flags: u32,
+        deadline: Instant,
+    ) -> Moving<'a> {
         let leased = &self.id.leased;
-        let is_exchange = flags & RENAME_EXCHANGE != 0;
-        let moves = [Some((from, to)), is_exchange.then_some((to, from))];
-        for (from, to) in moves.into_iter().flatten() {
-            let Some((left, is_noted)) = leased.kernel_moves(from, to) else { continue };
-            let is_told = || from.0 == to.0 || leased.is_told_of(to.0) || self.watch(to.0, deadline);
+        let (moving, moved) = leased.kernel_moves(from, to, flags & RENAME_EXCHANGE != 0);
+        for (to, moved) in [to.0, from.0].into_iter().zip(moved) {
+            let Some(Moved { left, is_noted }) = moved else { continue };
+            let is_told = || from.0 == to || leased.is_told_of(to) || self.watch(to, deadline);
             if !is_noted || !is_told() {
                 std::thread::sleep(left.min(deadline.saturating_duration_since(Instant::now())));
             }
         }
+        moving
     }
 
     /// From here on this client is told of changes of names in the directory. Nothing is a fault: the caller then waits.

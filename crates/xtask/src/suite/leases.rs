@@ -17,6 +17,7 @@ use super::{Bench, Needs, Test, skip};
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Two), ("leases::no_page_is_older_than_the_last_write", pages)),
     (Needs::Only(Wiring::Two), ("leases::no_lookup_is_older_than_the_last_change", cached_names)),
+    (Needs::Only(Wiring::Two), ("leases::histories_of_two_mounts_are_linearizable", histories)),
     (Needs::Only(Wiring::Two), ("leases::small_files_are_seen_elsewhere_at_once", shipped)),
     (Needs::Only(Wiring::Two), ("leases::two_mounts_write_one_file_in_strides", strides)),
 ];
@@ -41,6 +42,19 @@ fn cached_names(b: &mut Bench) -> Result<()> {
     let there = b.look(&dir);
     let rounds = if b.scale.is_short() { "120" } else { "5000" };
     judge(Command::new("python3").arg(script("names.py")?).arg(dir).arg(there).arg(rounds), 1)
+}
+
+/// [S-several-mounts], [S-append] Calls of four processes at both mounts, on registers, names, a log and sizes: each takes effect at one moment
+/// between its begin and its end. The checker finds planted faults first.
+fn histories(b: &mut Bench) -> Result<()> {
+    let program = script("histories.py")?;
+    judge(Command::new("python3").arg(&program).arg("--self-test"), 1)?;
+    let dir = b.dir("histories")?;
+    let there = b.look(&dir);
+    let time = if b.scale.is_short() { "3s" } else { "180s" };
+    // Sizes have exceptions in SEMANTICS: the kernel drops answers about them.
+    let kinds = ["1", "register,names,log"];
+    judge(Command::new("python3").arg(program).arg(dir).arg(there).arg(time).args(kinds), 1)
 }
 
 /// [S-shipped] Files that one mount makes and removes in bulk, as the other one finds them at that moment.

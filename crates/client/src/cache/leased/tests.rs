@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicU64;
 
 use types::{Attr, Time};
 
-use super::kernel::{InKernel, SHARD_MAX};
+use super::kernel::{InKernel, Moved, SHARD_MAX, SWEEP_EACH_MS};
 use super::*;
 
 const DIR: Fid = Fid(7);
@@ -133,7 +133,7 @@ fn an_answer_that_a_notice_overtook_is_not_kept() {
 fn a_notice_drops_what_it_names_and_tells_the_kernel() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (leased, to) = (leased(), told.clone());
-    leased.on_forget(Some(Box::new(Heard { fids: to, ..Heard::default() })));
+    leased.on_forget(Some(Arc::new(Heard { fids: to, ..Heard::default() })));
     let leave = (look(&leased, b"a", 9), look(&leased, b"b", 10));
     leased.forget(&[forget(b"", 9, false)]);
     assert_eq!((is_known(&leased, b"a"), is_known(&leased, b"b")), (Some(false), Some(true)));
@@ -287,7 +287,7 @@ impl Kernel for Heard {
     fn attributes(&self, fids: &[Fid]) {
         self.fids.lock().push(fids.to_vec());
     }
-    fn names(&self, names: Names, done: Box<dyn FnOnce() + Send>) {
+    fn names(&self, names: Names, _: &Arc<AtomicBool>, done: Box<dyn FnOnce() + Send>) {
         self.names.lock().extend(names);
         match self.is_busy {
             true => self.waiting.lock().push(done),
@@ -298,7 +298,7 @@ impl Kernel for Heard {
 
 fn with_kernel(is_busy: bool) -> (Leased, Arc<Mutex<Names>>) {
     let (leased, names) = (leased(), Arc::new(Mutex::new(Vec::new())));
-    leased.on_forget(Some(Box::new(Heard { names: names.clone(), is_busy, ..Heard::default() })));
+    leased.on_forget(Some(Arc::new(Heard { names: names.clone(), is_busy, ..Heard::default() })));
     (leased, names)
 }
 
@@ -364,13 +364,58 @@ fn subdirectories_of_a_lost_directory_run_out() {
 fn a_name_that_moves_keeps_its_time_out_and_is_told_at_its_new_place() {
     let (leased, told) = with_kernel(false);
     let other = Fid(8);
-    assert!(leased.kernel_moves((DIR, b"a"), (other, b"b")).is_none());
+    let moves = |exchange| leased.kernel_moves((DIR, b"a"), (other, b"b"), exchange);
+    assert!(moves(true).1.iter().all(Option::is_none));
     show(&leased, b"a", false);
-    let (left, is_noted) = leased.kernel_moves((DIR, b"a"), (other, b"b")).unwrap();
-    assert!(is_noted && left > Duration::from_millis(NAME_MS / 2));
+    let (moving, [moved, back]) = moves(true);
+    let Moved { left, is_noted } = moved.unwrap();
+    assert!(is_noted && left > Duration::from_millis(NAME_MS / 2) && back.is_none());
     assert!(!leased.is_told_of(other) && leased.is_told_of(DIR));
+    // A look while the rename is under way renews nothing.
+    assert!(show(&leased, b"a", false).name.is_zero());
+    drop(moving);
+    assert!(!show(&leased, b"a", false).name.is_zero());
     leased.forget(&[Forgotten { dir: other, h64: h64(b"b"), fid: Fid(0), whole: false }]);
     assert_eq!(told.lock().drain(..).collect::<Vec<_>>(), [(other, Box::from(*b"b"))]);
+}
+
+/// The notice waits for the lock that the rename has, and finds the name gone.
+#[test]
+fn a_rename_moves_a_name_that_the_kernel_is_being_told_to_drop() {
+    let (leased, _) = with_kernel(true);
+    show(&leased, b"a", false);
+    std::thread::scope(|scope| {
+        let forgets = scope.spawn(|| leased.forget(&[forget(b"a", 0, false)]));
+        while leased.name(DIR, b"a").is_some() {
+            std::thread::yield_now();
+        }
+        let (_moving, [moved, _]) = leased.kernel_moves((DIR, b"a"), (Fid(8), b"b"), false);
+        assert!(moved.is_some());
+        forgets.join().unwrap();
+    });
+}
+
+#[test]
+fn names_that_an_exchange_moves_are_told_as_what_they_are() {
+    let (leased, told) = with_kernel(false);
+    show(&leased, b"d", true);
+    show(&leased, b"f", false);
+    let (_moving, moved) = leased.kernel_moves((DIR, b"d"), (DIR, b"f"), true);
+    assert!(moved.iter().all(Option::is_some));
+    leased.forget(&[forget(b"", 0, true)]);
+    let mut names: Vec<_> = told.lock().drain(..).map(|(_, name)| name).collect();
+    names.sort();
+    assert_eq!(names, [Box::from(*b"d"), Box::from(*b"f")], "either may be a file");
+}
+
+/// The kernel's clock stands still while the machine sleeps.
+#[test]
+fn a_lease_that_ran_out_tells_the_kernel_of_all_files() {
+    let (leased, told) = with_kernel(true);
+    show(&leased, b"a", false);
+    leased.ends_ms.store(now_ms(), Ordering::SeqCst);
+    leased.void_if_over();
+    assert_eq!(told.lock().len(), 1);
 }
 
 /// After a restart of the MDT no client is told of changes before it has reported, and it reports after that.
@@ -399,12 +444,13 @@ fn the_kernel_keeps_names_that_this_cache_has_no_room_for() {
 #[test]
 fn names_that_ran_out_make_room_for_others() {
     let mut of = KernelNames::default();
-    let note = |of: &mut KernelNames, n: usize, until_ms| {
+    let note = |of: &mut KernelNames, n: usize, until_ms: u64| {
         let name = n.to_string().into_bytes();
         of.note((DIR, h64(&name)), InKernel { name: name.into(), until_ms, is_dir: false })
     };
-    let later = now_ms() + 60_000;
+    let later = u64::MAX;
     assert!((0..SHARD_MAX).all(|n| note(&mut of, n, if n % 2 == 0 { 1 } else { later })));
+    std::thread::sleep(Duration::from_millis(SWEEP_EACH_MS + 10));
     assert!((0..SHARD_MAX / 4).all(|n| note(&mut of, SHARD_MAX + n, later)));
     assert!((0..SHARD_MAX).any(|n| !note(&mut of, 2 * SHARD_MAX + n, later)), "it is bounded");
     assert!(of.count <= SHARD_MAX);
