@@ -181,7 +181,7 @@ fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
                 "{} {} may not register a target: its certificate is no server's; `stria cluster add-node` makes one",
                 peer.role, peer.node
             );
-            tracing::warn!("refused: {why}");
+            tracing::warn!("a registration was refused: {why}");
             Err(Fault::new(Code::Access, why))
         }
         None => Ok(()),

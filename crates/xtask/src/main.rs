@@ -163,7 +163,7 @@ fn main() -> Result<()> {
             suite::run(&binary()?, &work_dir(dir), scale, &wirings, only.as_deref(), seed)
         }
         Task::Cluster { osts, ost_size, dir } => {
-            cluster(Shape { wiring: Wiring::Tcp, osts, ost_size }, &work_dir(dir))
+            cluster(Shape { wiring: Wiring::Tcp, osts, ost_size, tls: false }, &work_dir(dir))
         }
         Task::Load { sessions, seconds, dir } => load::load(&binary()?, &work_dir(dir), sessions, seconds),
         Task::LoadWorker(args) => load::work(args),

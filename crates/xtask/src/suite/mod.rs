@@ -42,6 +42,7 @@ mod schema;
 mod semantics;
 pub mod storm;
 pub mod sys;
+mod tls;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -230,6 +231,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(leases::OWN);
     tests.extend_from_slice(guard::OWN);
     tests.extend_from_slice(cut::OWN);
+    tests.extend_from_slice(tls::OWN);
     tests
 }
 
