@@ -17,7 +17,7 @@ pub const OFF: &str = "off";
 /// How often changed files are looked for.
 const LOOK_EACH: Duration = Duration::from_secs(1);
 
-/// What a process is.
+/// The part of a process in its cluster.
 #[derive(Clone, Copy)]
 pub enum Part {
     Server,

@@ -280,7 +280,7 @@ fn no_name_of_a_kernel_outlives_a_restart_of_the_mdt_and_a_change_after_it() {
     let dir = mkdir(&b, Fid::ROOT, "d");
     for name in ["f0", "f1"] {
         make(&b, dir, name);
-        // What b has just changed is not cached at once.
+        // A name that b has just made is not cached at once.
         let until = Instant::now() + Duration::from_secs(20);
         let ends = loop {
             let (attr, leave) = a.lookup_leased(dir, name.as_bytes(), &Cred::root());

@@ -236,7 +236,7 @@ impl Tls {
             match received {
                 Ok(true) => {}
                 Ok(false) => return Ok((got > 0).then_some(got)),
-                // What came before the end is given first.
+                // Bytes from before the end are given first.
                 Err(Gone::Closed) if got > 0 => return Ok(Some(got)),
                 Err(gone) => return Err(gone),
             }

@@ -92,7 +92,7 @@ impl From<rcgen::Error> for AuthorityError {
     }
 }
 
-/// What `revoke` found.
+/// Certificates that `revoke` found.
 #[derive(Debug, Default)]
 pub struct Revoked {
     pub now: Vec<Record>,
@@ -338,7 +338,7 @@ impl Authority {
     }
 }
 
-/// What `finish` does with valid certificates of the earlier CA that have no successor.
+/// The fate of valid certificates of the earlier CA that have no successor when `finish` is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
     Refuse,

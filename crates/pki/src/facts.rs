@@ -10,7 +10,7 @@ use crate::crl::{ALGORITHMS, Lists};
 use crate::identity::{Identity, Name, Serial};
 use crate::refused::Refused;
 
-/// What peers are judged by.
+/// The facts by which peers are judged.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub cluster: Name,

@@ -1,4 +1,4 @@
-//! What a certificate says: cluster, role and node in one URI, and the serial.
+//! The content of a certificate: cluster, role and node in one URI, and the serial.
 
 use std::fmt;
 use std::str::FromStr;
@@ -56,7 +56,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// What a node may do.
+/// The rights of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -154,7 +154,7 @@ impl fmt::Debug for Serial {
     }
 }
 
-/// What a certificate says of the node that holds its key.
+/// A node as its certificate names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub cluster: Name,

@@ -1,4 +1,4 @@
-//! What a process uses of its folder: rustls configurations, and the check of peers.
+//! A node's folder in use: rustls configurations, and the check of peers.
 //!
 //! The whole state is swapped at once. A configuration that was taken before a swap goes on with this node's certificate of then, but
 //! judges peers by the state of now.
@@ -50,7 +50,7 @@ struct State {
     server: Arc<ServerConfig>,
 }
 
-/// What became different.
+/// The difference after a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Close the connections of these, and end their sessions.

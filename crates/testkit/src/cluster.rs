@@ -206,7 +206,7 @@ impl Cluster {
     fn write_configs(&self) -> Result<()> {
         let tls = |role| match self.certificate(role) {
             Some(dir) => format!("tls = \"{}\"\n", dir.display()),
-            // Whatever the machine has.
+            // The machine may have certificates of its own.
             None => "tls = \"off\"\n".to_string(),
         };
         let (server, client) = (tls(pki::Role::Server), tls(pki::Role::Client));

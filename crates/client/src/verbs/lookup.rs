@@ -127,8 +127,8 @@ impl Fs {
         Ok((attr.mode, attr.gid))
     }
 
-    /// What the kernel may cache of a name that this client has just made, with these attributes. Beside other clients not the name: where they make
-    /// names, too, dropping it would wait for the directory's lock, and that for them.
+    /// The parts of a name that the kernel may cache. This client has just made it, with these attributes. Beside other clients the name is none of
+    /// them: where they make names, too, dropping it would wait for the directory's lock, and that for them.
     pub fn leave_of(&self, dir: Fid, name: &[u8], attr: &Attr) -> Leave {
         match self.id.leased.name(dir, name) {
             Some((Known::There(fid, inode), leave)) if fid == attr.fid => {

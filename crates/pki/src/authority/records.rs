@@ -1,4 +1,4 @@
-//! What the CA directory remembers: `cluster.toml` and `issued.json`.
+//! The memory of the CA directory: `cluster.toml` and `issued.json`.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ impl Record {
     }
 }
 
-/// What a certificate is now.
+/// The state of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {

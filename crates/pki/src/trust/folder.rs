@@ -84,7 +84,7 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 impl Fault {
-    /// What to do.
+    /// The remedy.
     pub fn next(&self) -> String {
         let role = self.node.as_ref().map_or("ROLE".into(), |node| node.role.to_string());
         let node = self.node.as_ref().map_or("NODE".into(), |node| node.node.to_string());

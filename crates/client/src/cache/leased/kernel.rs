@@ -19,7 +19,7 @@ const SWEEP_MIN: usize = 1024;
 /// Time between two such looks.
 pub(super) const SWEEP_EACH_MS: u64 = 100;
 
-/// What a client tells its kernel.
+/// The kernel of a mount, as its client tells it what to forget.
 pub trait Kernel: Send + Sync {
     /// To forget the attributes of these inodes. Waits for nothing but the end of an inode.
     fn attributes(&self, fids: &[Fid]);
@@ -101,7 +101,7 @@ impl KernelNames {
             return false;
         }
         let until_ms = old.map_or(0, |old| old.until_ms).max(of.until_ms);
-        // What may be a file is told like one.
+        // A name that may be a file's is told like one.
         let is_dir = of.is_dir && old.is_none_or(|old| old.is_dir);
         let noted = Noted { of: InKernel { until_ms, is_dir, ..of }, number };
         self.count += usize::from(names.insert(h64, noted).is_none());
