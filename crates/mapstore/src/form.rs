@@ -5,8 +5,10 @@ use wire::map::ClusterMap;
 use wire::{Malformed, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form; another one is refused. A later release will read old forms by a function per version.
-pub const FORM_VERSION: u16 = 1;
+/// Version of the file's form. Form 1 is read too; another one is refused.
+pub const FORM_VERSION: u16 = 2;
+/// Before routes.
+const FORM_1: u16 = 1;
 const HEAD_LEN: usize = 32;
 
 /// The file's bytes for `map`.
@@ -50,7 +52,7 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     }
     // The checksum has the same place in every form and was right, so this is not a flipped bit.
     let form = u16::from_le_bytes([head[8], head[9]]);
-    if form != FORM_VERSION {
+    if form != FORM_VERSION && form != FORM_1 {
         return Err(Unreadable::OtherForm(form));
     }
     if head[10..16].iter().any(|b| *b != 0) {
@@ -59,11 +61,20 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     if word(24) as usize != body.len() {
         return Err(Malformed("length of a map file").into());
     }
-    let map = ClusterMap::from_bytes(body)?;
+    let map = match form {
+        FORM_1 => ClusterMap::from_bytes(&of_form_1(body))?,
+        _ => ClusterMap::from_bytes(body)?,
+    };
     match map.version.to_le_bytes() == head[16..24] {
         true => Ok(map),
         false => Err(Malformed("version of a map file").into()),
     }
+}
+
+/// A body of form 1 ends before the list of routes.
+fn of_form_1(body: &[u8]) -> Vec<u8> {
+    const NO_ROUTES: [u8; 4] = [0; 4];
+    [body, &NO_ROUTES].concat()
 }
 
 /// CRC32C over the head's first 28 bytes, rotated left by 1, xor the body's.
@@ -84,8 +95,28 @@ mod tests {
         assert_eq!(decode(&bytes), Ok(sample(7)));
     }
 
+    /// The file as the release before routes wrote it.
+    #[test]
+    fn a_file_of_form_1_is_read() {
+        let hex = GOLDEN_1.concat();
+        let bytes: Vec<u8> = (0..hex.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal"))
+            .collect();
+        assert_eq!(decode(&bytes), Ok(ClusterMap { routes: vec![], ..sample(7) }));
+    }
+
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
+        "53545249414d415002000000000000000700000000000000e60000005d73996507000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
+        "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
+        "000000010000000100000001000000010200000001000000010000000100000001000000040000007463703112000000",
+        "31302e302e302e393a37303230407463703001000000",
+    ];
+
+    const GOLDEN_1: &[&str] = &[
         "53545249414d415001000000000000000700000000000000c0000000f4da95ab07000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",

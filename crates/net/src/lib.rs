@@ -40,6 +40,7 @@ mod node;
 pub mod notices;
 mod outgoing;
 mod remote;
+pub mod routes;
 pub mod rpc;
 mod server;
 mod socket;

@@ -26,7 +26,9 @@ pub use authority::{
 pub use crl::BadList;
 pub use identity::{BadIdentity, Identity, Name, Role, Serial};
 pub use refused::Refused;
-pub use trust::{ALPN, CA_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why, server_name};
+pub use trust::{
+    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why, server_name,
+};
 
 #[cfg(test)]
 mod tests;

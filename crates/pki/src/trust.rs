@@ -28,6 +28,8 @@ use verifier::Verifier;
 
 /// The protocol that both sides must speak.
 pub const ALPN: &[u8] = b"stria/1";
+/// The protocol in which a circuit through a router is asked for. A router cannot pass such a handshake off as a node's.
+pub const ALPN_CIRCUIT: &[u8] = b"stria-circuit/1";
 /// Servers whose sessions a client remembers, eight of each: several times the nodes of a large cluster.
 const REMEMBERED_SERVERS: usize = 4096;
 
@@ -48,6 +50,8 @@ struct State {
     key: Arc<CertifiedKey>,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    circuit_client: Arc<ClientConfig>,
+    circuit_server: Arc<ServerConfig>,
 }
 
 /// The difference after a reload.
@@ -114,6 +118,16 @@ impl Trust {
     /// For a connection that this node accepts. Take it anew for each connection.
     pub fn server_config(&self) -> Arc<ServerConfig> {
         self.state.load().server.clone()
+    }
+
+    /// For a circuit that this node asks a router for. It names the cluster, since a router may have certificates of several.
+    pub fn circuit_client_config(&self) -> Arc<ClientConfig> {
+        self.state.load().circuit_client.clone()
+    }
+
+    /// For a circuit that this router is asked for.
+    pub fn circuit_server_config(&self) -> Arc<ServerConfig> {
+        self.state.load().circuit_server.clone()
     }
 
     /// The identity of a peer, by the clock of now. After a resumption call it with the connection's `peer_certificates`: rustls does not
@@ -258,7 +272,23 @@ impl State {
             // Without randomness for a key each connection is a full handshake.
             Err(_) => server.send_tls13_tickets = 0,
         }
-        State { identity, not_after, key, client: Arc::new(client), server: Arc::new(server) }
+        let mut circuit_client = client.clone();
+        circuit_client.alpn_protocols = vec![ALPN_CIRCUIT.to_vec()];
+        circuit_client.enable_sni = true;
+        circuit_client.resumption = rustls::client::Resumption::disabled();
+        let mut circuit_server = server.clone();
+        circuit_server.alpn_protocols = vec![ALPN_CIRCUIT.to_vec()];
+        // The bytes behind the greeting are the circuit's, so no ticket may follow it.
+        circuit_server.send_tls13_tickets = 0;
+        State {
+            identity,
+            not_after,
+            key,
+            client: Arc::new(client),
+            server: Arc::new(server),
+            circuit_client: Arc::new(circuit_client),
+            circuit_server: Arc::new(circuit_server),
+        }
     }
 }
 

@@ -12,6 +12,16 @@ bodies! {
         nodes: Vec<Node>,
         targets: Vec<Target>,
         mirrors: Vec<Mirror>,
+        /// Ways between nets.
+        routes: Vec<Route>,
+    }
+    /// A router that carries circuits from the net of `gateway` to the net `to`.
+    Route {
+        to: String,
+        /// NID of the router on the near net.
+        gateway: String,
+        /// Routes of the lowest number are taken while they work.
+        priority: u32,
     }
     FileSystem {
         id: FsId,
@@ -49,7 +59,14 @@ bodies! {
 
 impl ClusterMap {
     pub fn empty() -> ClusterMap {
-        ClusterMap { version: 0, file_systems: vec![], nodes: vec![], targets: vec![], mirrors: vec![] }
+        ClusterMap {
+            version: 0,
+            file_systems: vec![],
+            nodes: vec![],
+            targets: vec![],
+            mirrors: vec![],
+            routes: vec![],
+        }
     }
     pub fn fs(&self, id: FsId) -> Option<&FileSystem> {
         self.file_systems.iter().find(|f| f.id == id)

@@ -66,7 +66,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror,
+                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror, map::Route,
             }
         }
     };
