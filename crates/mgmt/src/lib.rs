@@ -13,11 +13,13 @@
 mod client_view;
 mod name;
 mod register;
+mod routes;
 mod states;
 
 pub use client_view::client_view;
 pub use name::{FS_NAME_MAX, check_fs_name};
 pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register, refuse_second_copy};
+pub use routes::{ROUTES_MAX, change_routes};
 pub use states::{HEARTBEAT_MS, Reports, SILENCE_MS_MAX, next_states};
 
 /// Values of `Target::state`.

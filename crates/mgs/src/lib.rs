@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use pki::Role;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
-use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
+use wire::mgmt::{ChangeRoutes, ChangeRoutesReply, GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
@@ -112,6 +112,10 @@ impl Mgs {
                 state.heartbeat(&req, now_ms)?;
                 Ok(HeartbeatReply { version: state.map().version })
             }),
+            ChangeRoutes::CALL => self.answer::<ChangeRoutes>(body, |state, req, _| {
+                state.change_routes(&req)?;
+                Ok(ChangeRoutesReply { version: state.map().version })
+            }),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
             KeepAlive::CALL => self
@@ -175,6 +179,15 @@ impl Service for Mgs {
 /// Roles are believed from certificates only. Without TLS every peer that reaches the port has all of them (SECURITY.md).
 fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
     let is_for_servers = matches!(call, Register::CALL | Heartbeat::CALL);
+    let is_for_admins = call == ChangeRoutes::CALL;
+    if let Some(peer) = answer.peer().filter(|peer| is_for_admins && peer.role != Role::Admin) {
+        let why = format!(
+            "{} {} may not change routes: that takes an administrator's certificate",
+            peer.role, peer.node
+        );
+        tracing::warn!("a change of routes was refused: {why}");
+        return Err(Fault::new(Code::Access, why));
+    }
     match answer.peer().filter(|peer| is_for_servers && peer.role != Role::Server) {
         Some(peer) => {
             let why = format!(

@@ -1,10 +1,10 @@
 //! The map in memory, its store, and the servers' reports: an event comes in, the next map is stored.
 
 use mapstore::{MapStore, StoreError};
-use mgmt::{Fresh, Reports, apply_register, next_states, refuse_second_copy};
+use mgmt::{Fresh, Reports, apply_register, change_routes, next_states, refuse_second_copy};
 use types::Fault;
 use wire::map::ClusterMap;
-use wire::mgmt::{Heartbeat, Register, RegisterReply};
+use wire::mgmt::{ChangeRoutes, Heartbeat, Register, RegisterReply};
 
 use crate::{fault, random};
 
@@ -53,6 +53,17 @@ impl State {
             "registered"
         );
         Ok(reply)
+    }
+
+    /// Adds and removes routes.
+    pub fn change_routes(&mut self, request: &ChangeRoutes) -> Result<(), Fault> {
+        self.change(|map| change_routes(map, request).map(|next| Some((next, ()))))?;
+        for (what, routes) in [("removed", &request.remove), ("added", &request.add)] {
+            for route in routes {
+                tracing::info!(to = route.to, gateway = route.gateway, "a route was {what}");
+            }
+        }
+        Ok(())
     }
 
     pub fn heartbeat(&mut self, request: &Heartbeat, now_ms: u64) -> Result<(), Fault> {

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use pki::{Identity, Trust};
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags};
+use rustls::server::Acceptor;
 use rustls::{ClientConnection, Connection as Session, ServerConnection};
 use socket2::Socket;
 
@@ -92,7 +93,75 @@ impl Channel {
     ) -> Result<Channel, Gone> {
         let name = pki::server_name(name);
         let session = ClientConnection::new(trust.client_config(), name).map_err(|e| refused(&e))?;
-        let channel = Channel::with(socket, trust, session.into());
+        Channel::with(socket, trust, session.into()).shake_hands(deadline)
+    }
+
+    /// The dialling end of a circuit: carries the handshake with a router out.
+    pub fn dialled_circuit(
+        socket: Arc<Socket>,
+        trust: &Arc<Trust>,
+        deadline: Instant,
+    ) -> Result<Channel, Gone> {
+        let name = pki::circuit_name(&trust.identity().cluster);
+        let session = ClientConnection::new(trust.circuit_client_config(), name).map_err(|e| refused(&e))?;
+        Channel::with(socket, trust, session.into()).shake_hands(deadline)
+    }
+
+    /// The accepting end of a circuit. The dialler's first bytes name its cluster, and so choose among the certificates.
+    pub fn accepted_circuit(
+        socket: Arc<Socket>,
+        trusts: &[Arc<Trust>],
+        deadline: Instant,
+    ) -> Result<Channel, Gone> {
+        let mut acceptor = Acceptor::default();
+        let mut bytes = [0u8; 4096];
+        let accepted = loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Gone::Deadline);
+            }
+            let Some(n) = receive_with(&socket, &mut bytes, RecvFlags::DONTWAIT)? else {
+                wait_for(&socket, PollFlags::IN, left)?;
+                continue;
+            };
+            let mut records = &bytes[..n];
+            while !records.is_empty() {
+                acceptor.read_tls(&mut records)?;
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => break accepted,
+                Ok(None) => {}
+                Err((error, _)) => return Err(refused(&error)),
+            }
+        };
+        let named = accepted.client_hello().server_name().map(str::to_owned);
+        let is_named = |trust: &&Arc<Trust>| {
+            named.as_deref() == Some(&*pki::circuit_name(&trust.identity().cluster).to_str())
+        };
+        let trust = trusts.iter().find(is_named).or(trusts.first());
+        let Some(trust) = trust else { return Err(Gone::Refused("it has no certificate".into())) };
+        let session =
+            accepted.into_connection(trust.circuit_server_config()).map_err(|(e, _)| refused(&e))?;
+        Channel::with(socket, trust, session.into()).shake_hands(deadline)
+    }
+
+    /// The socket of a circuit, behind its greetings. `None`: bytes of the circuit were taken for records, or some still wait.
+    pub fn into_socket(self) -> Option<Arc<Socket>> {
+        let is_clean = match &self.tls {
+            None => true,
+            Some(tls) => {
+                let mut state = tls.state.lock();
+                let mut byte = [0u8; 1];
+                let is_read = state.rest.is_empty()
+                    && matches!(state.session.reader().read(&mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock);
+                is_read && !state.session.wants_write()
+            }
+        };
+        is_clean.then_some(self.socket)
+    }
+
+    fn shake_hands(self, deadline: Instant) -> Result<Channel, Gone> {
+        let channel = self;
         let Some(tls) = &channel.tls else { unreachable!("it was made with TLS") };
         while tls.peer.get().is_none() {
             {

@@ -37,7 +37,7 @@ use crate::bufs::Bufs;
 use crate::channel::Channel;
 use crate::connection::{Connection, Read, Spare, UnderWay};
 use crate::counts::{Way, add};
-use crate::hello::{HELLO_LEN, Hello, Status};
+use crate::hello::{HELLO_LEN, Hello, Kind, Status};
 use crate::hub::{refused, reply_to};
 use crate::incoming::Frame;
 use crate::limits::{Budget, Limits, Origin, Seat, Share};
@@ -512,6 +512,10 @@ impl Engine {
         connection.greeted(hello.lane);
         connection.begun_ms.store(0, Ordering::Relaxed);
         connection.heard_ms.store(self.now_ms(), Ordering::Relaxed);
+        if hello.lane == Kind::Circuit {
+            self.send_greeting(connection, Status::Refused)?;
+            return Err(Gone::Refused("a circuit was asked for, and this is no router".into()));
+        }
         let status = if self.is_stopping() { Status::Stopping } else { Status::Welcome };
         self.send_greeting(connection, status)
     }

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use parking_lot::RwLock;
 use pki::Trust;
-use types::{NodeId, TargetId};
+use types::{FsId, NodeId, TargetId};
 use wire::fabric::{NetTrace, NetTraceReply, PeerStat};
-use wire::map::ClusterMap;
+use wire::map::{ClusterMap, Route};
 
 use crate::local::LocalPeer;
 use crate::node::{Common, Node};
 use crate::remote::RemotePeer;
+use crate::routes::Routing;
 use crate::{Hub, NetError, Peer};
 
 pub struct Fabric {
@@ -55,6 +56,21 @@ impl Fabric {
         self.common.own.store(node.0, Ordering::Relaxed);
     }
 
+    /// Sets the nets that this host is on, and the routes that it knows before it has a map. No net: it is on all of them.
+    pub fn set_nets(&self, own: Vec<String>, given: Vec<Route>) {
+        *self.common.dialler.routing.write() = Routing::new(own, given);
+    }
+
+    /// The nets and routes that connections follow.
+    pub fn routing(&self) -> Routing {
+        self.common.dialler.routing.read().clone()
+    }
+
+    /// Sets the file system by which routers count what this fabric sends.
+    pub fn set_fs(&self, fs: FsId) {
+        self.common.dialler.fs.store(fs.0, Ordering::Relaxed);
+    }
+
     /// Sets the silence after which a host with requests under way counts as dead, unless it accepts a new connection: 2 s unless set.
     pub fn set_dead_after(&self, after: Duration) {
         self.common.timing.set_dead_after(after);
@@ -69,6 +85,7 @@ impl Fabric {
             return;
         }
         routes.version = map.version;
+        self.common.dialler.routing.write().set_map(&map.routes);
         let mut targets = HashMap::with_capacity(map.targets.len());
         let mut moved = Vec::new();
         for t in &map.targets {
@@ -166,7 +183,7 @@ impl Fabric {
     /// Ends the fabric for good: every waiting call to another process returns within about a second, and later ones fail at once. For
     /// unmounting with dead servers. To go on, make a new fabric.
     pub fn abort(&self) {
-        self.common.live.abort();
+        self.common.dialler.live.abort();
         let routes = self.routes.read();
         for node in routes.nodes.values().chain(routes.addresses.values()) {
             node.wake_all();
@@ -179,7 +196,7 @@ impl Fabric {
         }
         let make = || -> Arc<dyn Peer> {
             let seat = hub.seat(target);
-            Arc::new(LocalPeer { hub: hub.clone(), seat, target, live: self.common.live.clone() })
+            Arc::new(LocalPeer { hub: hub.clone(), seat, target, live: self.common.dialler.live.clone() })
         };
         self.routes.write().locals.entry(target).or_insert_with(make).clone()
     }

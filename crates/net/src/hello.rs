@@ -1,18 +1,20 @@
 //! The greeting of a connection: one fixed struct from the dialling end, one from the dialled end, then frames.
 //!
 //! ```text
-//!   0 magic "STRH"    4 version u16   6 status u16 (0 = welcome, 1 = full, 2 = other version, 3 = stopping)
+//!   0 magic "STRH"    4 version u16
+//!   6 status u16 (0 = welcome, 1 = full, 2 = other version, 3 = stopping, 4 = refused, 5 = unreachable)
 //!   8 node u64 (the sender's; 0 = in no map)   16 wanted u64 (the node that the sender wants to reach; 0 = any)
-//!  24 feature bits u32 (0 so far)  28 NID length u16  30 lane u8 (0 = short frames, 1 = bulk)  31 reserved
-//!  32 NID, 192 bytes, zero-filled: the dialling end sends the NID that it dialled, the dialled end its own
+//!  24 feature bits u32 (0 so far)  28 NID length u16  30 lane u8 (0 = short frames, 1 = bulk, 2 = a circuit)  31 reserved
+//!  32 NID, 192 bytes, zero-filled: the dialling end sends the NID that it dialled, the dialled end its own. For a circuit the dialling end
+//!     sends the NID behind the router. A router that refuses one sends the reason.
 //! 224 wanted file system u32 (0 = any)  228 frames u32: most requests that the other end may have under way on this connection
 //! 232 reserved u64  240 cluster UUID, 16 bytes (zero = not told)
 //! 256 challenge, 32 bytes: from the dialled end, fresh for each connection; from the dialling end zero
 //! 288 reserved, 220 zero bytes  508 CRC32C of the bytes before
 //! ```
 //!
-//! The version stands where every later version must keep it, so that old and new can tell each other apart. Cluster, file system and
-//! challenge have their places for certificates and routers: a dialling end will sign the challenge, and a feature bit will say so.
+//! The version stands where every later version must keep it, so that old and new can tell each other apart. Behind the two greetings of a
+//! circuit the router passes bytes on, and the first ones are a greeting with the next router or the node (decision 0061).
 
 use types::crc::crc32c;
 use types::{FsId, NodeId, Uuid};
@@ -48,6 +50,10 @@ pub enum Status {
     Full = 1,
     OtherVersion = 2,
     Stopping = 3,
+    /// A router does not let this cluster pass to that NID.
+    Refused = 4,
+    /// A router did not reach the NID.
+    Unreachable = 5,
 }
 
 /// The frames that a connection is for.
@@ -57,6 +63,8 @@ pub enum Kind {
     Short = 0,
     /// Frames with many bulk bytes, which would keep short ones waiting.
     Bulk = 1,
+    /// Bytes that a router passes on.
+    Circuit = 2,
 }
 
 impl Hello {
@@ -127,11 +135,14 @@ impl Hello {
             1 => Status::Full,
             2 => Status::OtherVersion,
             3 => Status::Stopping,
+            4 => Status::Refused,
+            5 => Status::Unreachable,
             _ => return Err(Malformed("handshake status")),
         };
         let lane = match b[30] {
             0 => Kind::Short,
             1 => Kind::Bulk,
+            2 => Kind::Circuit,
             _ => return Err(Malformed("handshake lane")),
         };
         let nid = b[32..224].get(..u16_at(28) as usize).ok_or(Malformed("handshake NID"))?;

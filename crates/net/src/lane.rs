@@ -20,6 +20,7 @@ use wire::{Flags, Header, Malformed};
 
 use crate::channel::Channel;
 use crate::counts::{Meter, Way};
+use crate::dial::Path;
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
 use crate::live::Entry;
 use crate::outgoing::{Bulk, Left, Outgoing, When};
@@ -31,6 +32,7 @@ pub(crate) struct Lane {
     pub node: NodeId,
     /// Most requests that may be under way, as the other end told.
     pub frames_max: usize,
+    pub path: Arc<Path>,
     channel: Channel,
     outgoing: Outgoing<()>,
     inbox: Mutex<Inbox>,
@@ -87,6 +89,7 @@ impl Lane {
         channel: Channel,
         node: NodeId,
         frames_max: usize,
+        path: Arc<Path>,
         (entry, meter): (Entry, Arc<Meter>),
         timing: Arc<Timing>,
         probe: Box<dyn Fn() -> bool + Send + Sync>,
@@ -103,6 +106,7 @@ impl Lane {
         Lane {
             node,
             frames_max,
+            path,
             channel,
             outgoing: Outgoing::default(),
             inbox: Mutex::new(inbox),

@@ -22,6 +22,7 @@ mod channel;
 pub mod conformance;
 mod connection;
 mod counts;
+mod dial;
 mod engine;
 mod fabric;
 #[cfg(any(test, feature = "testing"))]
@@ -40,6 +41,7 @@ mod node;
 pub mod notices;
 mod outgoing;
 mod remote;
+pub mod router;
 pub mod routes;
 pub mod rpc;
 mod server;

@@ -1,17 +1,18 @@
-//! The lanes to one node: opened when needed, shared by all threads and targets.
+//! The lanes to one node: opened when needed, shared by all threads and targets. Each NID of the node is a *rail*.
 //!
-//! net-N1: after a failed connect there is a pause, which doubles with each failure and is drawn at random within a half of that. Requests
-//! during the pause fail at once, so that a dead server costs neither a storm of connects nor its clients' time.
+//! net-N1: after a failed connect to a rail there is a pause, which doubles with each failure and is drawn at random within a half of that.
+//! Requests for which only such rails are left fail at once. A dead server then costs neither a storm of connects nor its clients' time.
 //! net-N2: a lane has at most as many requests under way as its other end allows; more wait for a place, or open another lane.
 //! net-N3: a thread that has requests under way never waits for a place that others hold (`Wait::Never`). A thread that waits for a place
 //! therefore waits only for threads that do not wait in turn.
+//! net-N4: lanes are spread evenly over the rails that work. A rail that failed is tried again beside the requests of the others.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use pki::Trust;
 use socket2::SockAddr;
 use types::{NodeId, TargetId};
@@ -19,22 +20,23 @@ use wire::fabric::PeerStat;
 
 use crate::channel::Channel;
 use crate::counts::{Meter, PeerCounts, Trace, add};
+use crate::dial::{Dialler, Path, Reached, Wish};
 use crate::engine::Engine;
-use crate::hello::{Hello, Kind, Status};
+use crate::hello::{Hello, Kind};
 use crate::lane::Lane;
-use crate::live::{Entry, Live};
-use crate::nid::{Nid, socket_for};
-use crate::socket::{SLICE, read_hello, send_hello, tune};
+use crate::live::Entry;
+use crate::nid::socket_for;
 use crate::timing::Timing;
+
+mod rails;
+
+use rails::Rails;
 
 /// Lanes for short frames, and for bulk (decision 0051).
 const SHORT_LANES: usize = 8;
 const BULK_LANES: usize = 4;
 /// A connect that takes longer than this is to a host that is down; a lost SYN is sent again after 1 s.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// The pause after the first failed connect, and the longest one.
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a probe of a silent host may take.
 const PROBE_MAX: Duration = Duration::from_millis(800);
 
@@ -43,19 +45,17 @@ const PROBE_MAX: Duration = Duration::from_millis(800);
 pub(crate) struct Common {
     /// This node's id; 0 if it is in no map.
     pub own: AtomicU64,
-    pub live: Arc<Live>,
+    pub dialler: Arc<Dialler>,
     pub trace: Arc<Trace>,
     pub timing: Arc<Timing>,
     /// Serves what other nodes send over lines; started by the first one that listens.
     ear: Mutex<Option<Arc<Engine>>>,
-    /// Certificates: connections over TCP use TLS.
-    pub trust: Option<Arc<Trust>>,
 }
 
 impl Common {
     pub fn new(trust: Option<Arc<Trust>>) -> Common {
         let mut common = Common::default();
-        common.trust = trust;
+        common.dialler = Arc::new(Dialler::new(trust));
         common
     }
 
@@ -89,6 +89,7 @@ pub(crate) struct Dialled {
     pub entry: Entry,
     pub meter: Arc<Meter>,
     pub hello: Hello,
+    path: Arc<Path>,
     address: SockAddr,
 }
 
@@ -98,9 +99,6 @@ pub(crate) struct Node {
     wanted: NodeId,
     common: Arc<Common>,
     counts: Arc<PeerCounts>,
-    nids: RwLock<Vec<String>>,
-    /// The address that answered last, with its NID. It is tried first: an unresponsive address before it would delay each connect.
-    worked: Mutex<Option<(String, SockAddr)>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -109,24 +107,14 @@ pub(crate) struct Node {
 struct State {
     short: Lanes,
     bulk: Lanes,
-    trouble: Option<Trouble>,
-    /// Raised when the NIDs change, so that a connect to an old address is not kept.
-    generation: u64,
+    rails: Rails,
 }
 
 #[derive(Default)]
 struct Lanes {
     open: Vec<Arc<Lane>>,
-    connecting: usize,
-}
-
-/// The failure of the last connect.
-struct Trouble {
-    failures: u32,
-    why: String,
-    retry_at: Instant,
-    /// A thread is connecting again right now.
-    trying: bool,
+    /// The rails to which lanes are being dialled.
+    connecting: Vec<Arc<str>>,
 }
 
 /// For what a request may wait.
@@ -171,17 +159,25 @@ impl State {
     fn of(&mut self, kind: Kind) -> &mut Lanes {
         match kind {
             Kind::Short => &mut self.short,
-            Kind::Bulk => &mut self.bulk,
+            Kind::Bulk | Kind::Circuit => &mut self.bulk,
         }
     }
 }
 
 impl Lanes {
+    /// Most lanes over all rails.
     fn max(kind: Kind) -> usize {
         match kind {
             Kind::Short => SHORT_LANES,
             Kind::Bulk => BULK_LANES,
+            Kind::Circuit => unreachable!("frames need no circuit of their own"),
         }
+    }
+
+    /// Lanes on a rail, and those that are being dialled.
+    fn on(&self, nid: &str) -> usize {
+        let open = self.open.iter().filter(|lane| *lane.path.nid == *nid).count();
+        open + self.connecting.iter().filter(|other| ***other == *nid).count()
     }
 }
 
@@ -193,21 +189,19 @@ impl Node {
             wanted,
             common,
             counts,
-            nids: RwLock::new(nids),
-            worked: Mutex::new(None),
-            state: Mutex::default(),
+            state: Mutex::new(State { rails: Rails::new(&nids), ..State::default() }),
             changed: Condvar::new(),
         })
     }
 
     pub fn has_nids(&self) -> bool {
-        !self.nids.read().is_empty()
+        !self.state.lock().rails.is_empty()
     }
     pub fn own_node(&self) -> NodeId {
         NodeId(self.common.own.load(Ordering::Relaxed))
     }
     pub fn is_aborted(&self) -> bool {
-        self.common.live.is_aborted()
+        self.common.dialler.live.is_aborted()
     }
     /// Wakes threads that wait for a place, so that they see the abort.
     pub fn wake_all(&self) {
@@ -216,25 +210,42 @@ impl Node {
         self.changed.notify_all();
     }
 
-    /// Sets the node's NIDs. If they changed, its lanes are closed, and what is under way there ends as unknown.
+    /// Sets the node's NIDs. Lanes to those that it has no more are closed, and what is under way there ends as unknown.
     pub fn set_nids(&self, nids: &[String]) {
-        let mut known = self.nids.write();
-        if *known != nids {
-            *known = nids.to_vec();
-            drop(known);
-            self.close("the node has other addresses now", false);
+        let mut state = self.state.lock();
+        if !state.rails.set(nids) {
+            return;
         }
+        let left = state.take_lanes(|lane| !nids.iter().any(|nid| **nid == *lane.path.nid));
+        drop(state);
+        left.iter().for_each(|lane| lane.fail("the node has other addresses now", false));
+        self.wake_all();
     }
 
     /// Closes all lanes.
     pub fn close(&self, why: &str, is_dead_host: bool) {
         let mut state = self.state.lock();
-        state.generation += 1;
-        state.trouble = None;
-        let short = std::mem::take(&mut state.short.open);
-        let bulk = std::mem::take(&mut state.bulk.open);
+        state.rails.forget();
+        let all = state.take_lanes(|_| true);
         drop(state);
-        short.iter().chain(&bulk).for_each(|lane| lane.fail(why, is_dead_host));
+        all.iter().for_each(|lane| lane.fail(why, is_dead_host));
+        self.wake_all();
+    }
+
+    /// Closes the lanes of a path whose other end, or a router on it, is dead. Lanes on other paths go on.
+    pub fn close_path(&self, path: &Path, why: &str) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let dead = state.take_lanes(|lane| *lane.path == *path);
+        if path.hops.is_empty() && state.rails.len() > 1 {
+            state.rails.fail(&path.nid, why, now);
+        } else {
+            // A connect that began before led to the dead host.
+            state.rails.renew(&path.nid);
+        }
+        drop(state);
+        self.common.dialler.doubt(&path.hops);
+        dead.iter().for_each(|lane| lane.fail(why, true));
         self.wake_all();
     }
 
@@ -273,35 +284,41 @@ impl Node {
                 return Err("the deadline has passed".into());
             }
             state.of(kind).open.retain(|lane| !lane.is_gone());
-            let has_trouble = state.trouble.is_some();
+            let share = state.rails.share(Lanes::max(kind));
             let lanes = state.of(kind);
             let least = lanes.open.iter().min_by_key(|lane| lane.under_way()).cloned();
-            let may_open = lanes.open.len() + lanes.connecting < Lanes::max(kind);
             let is_first = lanes.open.is_empty();
-            match least {
-                Some(lane) if lane.under_way() == 0 => {
+            let rail = state.rail(kind, share);
+            if !is_first
+                && let Some(nid) = state.rails.due(now)
+                && let Err(e) = self.try_again(nid.clone())
+            {
+                state.rails.fail(&nid, &format!("no thread to try it again: {e}"), now);
+            }
+            match (least, rail) {
+                (Some(lane), _) if lane.under_way() == 0 => {
                     if lane.is_open() {
                         return Ok(self.take(state, lane, false));
                     }
                     state.of(kind).open.retain(|other| !Arc::ptr_eq(other, &lane));
                 }
-                // Another lane is worth a connect; in trouble the open ones do.
-                Some(lane) if lane.under_way() < lane.frames_max && (!may_open || has_trouble) => {
+                // Another lane is worth a connect; a rail in trouble is not.
+                (Some(lane), None) if lane.under_way() < lane.frames_max => {
                     return Ok(self.take(state, lane, false));
                 }
-                _ if may_open && (is_first || !has_trouble) => {
-                    self.may_connect(&mut state, now)?;
-                    match self.open(state, kind, deadline) {
+                (_, Some(nid)) => match self.open(state, nid, kind, deadline) {
+                    Ok(place) => return Ok(place),
+                    // The rail is in trouble now. Another one, or the lanes that are open, may still do.
+                    Err(()) => state = self.state.lock(),
+                },
+                // Every rail is in trouble.
+                (None, None) if state.rails.working().next().is_none() => match state.rails.attempt(now) {
+                    Ok(nid) => match self.open(state, nid, kind, deadline) {
                         Ok(place) => return Ok(place),
-                        Err(why) => {
-                            state = self.state.lock();
-                            // The lanes that are open may still do.
-                            if state.of(kind).open.iter().all(|lane| lane.is_gone()) {
-                                return Err(why);
-                            }
-                        }
-                    }
-                }
+                        Err(()) => state = self.state.lock(),
+                    },
+                    Err(why) => return Err(why),
+                },
                 // Another thread is connecting, or all lanes are full.
                 _ if wait == Wait::Never => return Err("all connections are busy".into()),
                 // The loop checks above whether it was woken or timed out.
@@ -319,60 +336,84 @@ impl Node {
         Place { node: self.clone(), lane, is_new }
     }
 
-    /// net-N1: after a failure, one attempt at a time, and none before its pause is over.
-    fn may_connect(&self, state: &mut State, now: Instant) -> Result<(), String> {
-        let Some(trouble) = &mut state.trouble else { return Ok(()) };
-        if trouble.trying {
-            return Err(format!("{} (being tried again)", trouble.why));
-        }
-        if now < trouble.retry_at {
-            let left = trouble.retry_at - now;
-            return Err(format!("{} (next attempt in {} ms)", trouble.why, left.as_millis() + 1));
-        }
-        trouble.trying = true;
-        Ok(())
-    }
-
-    /// Dials a new lane, without the lock.
+    /// Dials a new lane, without the lock. After a failure the rail is in trouble.
     fn open(
         self: &Arc<Node>,
         mut state: MutexGuard<'_, State>,
+        nid: Arc<str>,
         kind: Kind,
         deadline: Instant,
-    ) -> Result<Place, String> {
-        state.of(kind).connecting += 1;
-        let generation = state.generation;
+    ) -> Result<Place, ()> {
+        state.of(kind).connecting.push(nid.clone());
+        let generation = state.rails.generation(&nid);
+        // So that a rail which does not answer leaves time for the next.
+        let max = CONNECT_MAX / state.rails.working().count().max(1) as u32;
         drop(state);
-        let made = self.dial(kind, deadline).map(|dialled| self.lane(dialled));
+        let made = self.dial_rail(kind, &nid, deadline.min(Instant::now() + max));
+        let made = made.map(|dialled| Arc::new(self.lane(dialled)));
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.of(kind).connecting -= 1;
+        let connecting = &mut state.of(kind).connecting;
+        let at = connecting.iter().position(|other| *other == nid).expect("it was added above");
+        connecting.swap_remove(at);
         self.changed.notify_all();
         match made {
-            Ok(_) if state.generation != generation => Err("the node has other addresses now".into()),
+            // The NIDs changed, or the host died, while it connected.
+            Ok(_) if state.rails.generation(&nid) != generation => Err(()),
             Ok(lane) => {
-                state.trouble = None;
-                let lane = Arc::new(lane);
-                state.of(kind).open.push(lane.clone());
-                assert!(
-                    state.of(kind).open.len() <= Lanes::max(kind),
-                    "a node has a bounded number of lanes"
-                );
+                state.rails.work(&nid);
+                let lanes = state.of(kind);
+                lanes.open.push(lane.clone());
+                // A rail may come back while others have its share.
+                assert!(lanes.open.len() <= 2 * Lanes::max(kind), "a node has a bounded number of lanes");
                 Ok(self.take(state, lane, true))
             }
             Err(why) => {
-                let failures = state.trouble.as_ref().map_or(0, |t| t.failures).saturating_add(1);
-                let pause = PAUSE_MIN.saturating_mul(1 << (failures - 1).min(10)).min(PAUSE_MAX);
-                let retry_at = now + pause.mul_f64(jitter());
-                state.trouble = Some(Trouble { failures, why: why.clone(), retry_at, trying: false });
-                Err(why)
+                state.rails.fail(&nid, &why, now);
+                Err(())
             }
         }
     }
 
-    /// Dials a connection, greeted.
+    /// net-N4: dials a rail that failed, on a thread of its own, so that no request waits for it.
+    fn try_again(self: &Arc<Node>, nid: Arc<str>) -> io::Result<()> {
+        let node = self.clone();
+        let dial = move || {
+            let made = node.dial_rail(Kind::Short, &nid, Instant::now() + CONNECT_MAX);
+            let made = made.map(|dialled| Arc::new(node.lane(dialled)));
+            let mut state = node.state.lock();
+            match made {
+                Ok(lane) => {
+                    tracing::info!(node = node.name, nid = &*nid, "the rail works again");
+                    state.rails.work(&nid);
+                    let share = state.rails.share(SHORT_LANES);
+                    if state.rails.generation(&nid) != 0 && state.short.on(&nid) < share {
+                        state.short.open.push(lane);
+                    }
+                }
+                Err(why) => state.rails.fail(&nid, &why, Instant::now()),
+            }
+        };
+        std::thread::Builder::new().name("rail".into()).spawn(dial).map(drop)
+    }
+
+    /// Dials a connection, greeted, over any rail that works.
     pub fn dial(&self, kind: Kind, deadline: Instant) -> Result<Dialled, String> {
-        let made = self.dial_any(kind, deadline.min(Instant::now() + CONNECT_MAX));
+        let nids = self.state.lock().rails.best_first();
+        let by = deadline.min(Instant::now() + CONNECT_MAX);
+        let mut whys = Vec::new();
+        for (n, nid) in nids.iter().enumerate() {
+            match self.dial_rail(kind, nid, share_of(by, nids.len() - n)) {
+                Ok(dialled) => return Ok(dialled),
+                Err(why) => whys.push(format!("{nid}: {why}")),
+            }
+        }
+        if whys.is_empty() { Err("the node has no address".into()) } else { Err(whys.join("; ")) }
+    }
+
+    /// Counters of one more connection, or failure.
+    fn dial_rail(&self, kind: Kind, nid: &Arc<str>, by: Instant) -> Result<Dialled, String> {
+        let made = self.dial_paths(kind, nid, by);
         let counts = &self.counts.counts;
         add(if made.is_ok() { &counts.connects } else { &counts.failures });
         made
@@ -390,120 +431,79 @@ impl Node {
         self.common.ear()
     }
 
-    /// Tries the node's addresses: first the one that worked last, before any name is resolved, then the others in the order of the NIDs.
-    /// Each has an equal share of the time left, so that one that does not answer leaves time for the next. The error names each NID with
-    /// its reason.
-    fn dial_any(&self, kind: Kind, by: Instant) -> Result<Dialled, String> {
-        let nids = self.nids.read().clone();
-        let share = |n: usize| {
-            let now = Instant::now();
-            now + by.saturating_duration_since(now) / n as u32
-        };
+    /// Tries the ways to one NID. Each has an equal share of the time left. The error names each router with its reason.
+    fn dial_paths(&self, kind: Kind, nid: &Arc<str>, by: Instant) -> Result<Dialled, String> {
+        let paths = self.common.dialler.paths(nid, Instant::now())?;
+        let known = self.state.lock().rails.address(nid);
         let mut whys = Vec::new();
-        let worked = self.worked.lock().clone().filter(|(nid, _)| nids.contains(nid) && nids.len() > 1);
-        if let Some((nid, address)) = &worked {
-            match self.dial_address(kind, nid, address, share(nids.len())) {
+        for (n, path) in paths.iter().enumerate() {
+            let by = share_of(by, paths.len() - n);
+            let known = known.as_ref().filter(|_| path.hops.is_empty());
+            let mut reached = self.common.dialler.reach(path, known, by);
+            if reached.is_err() && known.is_some() {
+                // The name may stand for another address now.
+                self.state.lock().rails.set_address(nid, None);
+                reached = self.common.dialler.reach(path, None, by);
+            }
+            match reached.and_then(|reached| self.greet(kind, path, reached, by)) {
                 Ok(dialled) => return Ok(dialled),
-                Err(why) => whys.push(format!("{nid}: {why}")),
+                Err(why) => whys.push(why),
             }
         }
-        let mut candidates = Vec::new();
-        for nid in &nids {
-            match addresses_of(nid) {
-                Ok(addresses) => candidates.extend(addresses.into_iter().map(|a| (nid.clone(), a))),
-                Err(why) => whys.push(format!("{nid}: {why}")),
-            }
-        }
-        candidates.retain(|c| Some(c) != worked.as_ref());
-        let count = candidates.len();
-        for (n, (nid, address)) in candidates.into_iter().enumerate() {
-            match self.dial_address(kind, &nid, &address, share(count - n)) {
-                Ok(dialled) => {
-                    *self.worked.lock() = Some((nid, address));
-                    return Ok(dialled);
-                }
-                Err(why) => whys.push(format!("{nid}: {why}")),
-            }
-        }
-        if whys.is_empty() { Err("the node has no address".into()) } else { Err(whys.join("; ")) }
+        Err(whys.join("; "))
     }
 
-    fn dial_address(
-        &self,
-        kind: Kind,
-        nid: &str,
-        address: &SockAddr,
-        by: Instant,
-    ) -> Result<Dialled, String> {
-        let left = by.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err("no time was left to connect".into());
+    fn greet(&self, kind: Kind, path: &Path, reached: Reached, by: Instant) -> Result<Dialled, String> {
+        let wish = Wish { kind, own: self.own_node(), wanted: self.wanted };
+        let (channel, hello) = self.common.dialler.greet(&reached, path, &wish, by)?;
+        if self.wanted.0 != 0 && hello.node.0 != 0 && self.wanted != hello.node {
+            return Err(format!("node {} answers there, not node {}", hello.node, self.wanted));
         }
-        let as_text = |e: io::Error| e.to_string();
-        let socket = Arc::new(socket_for(address).map_err(as_text)?);
-        let entry = self.common.live.enter(&socket).ok_or("aborted")?;
-        socket.connect_timeout(address, left).map_err(as_text)?;
-        tune(&socket, SLICE).map_err(as_text)?;
-        let mut hello = Hello::new(Status::Welcome, self.own_node(), nid.to_string());
-        (hello.wanted, hello.lane) = (self.wanted, kind);
-        let channel = match &self.common.trust {
-            Some(trust) if !address.is_unix() => {
-                Channel::dialled(socket, trust, nid, by).map_err(|e| e.to_string())?
-            }
-            _ => Channel::plain(socket),
-        };
-        send_hello(&channel, &hello).map_err(|e| format!("greeting: {e}"))?;
-        let answer = read_hello(&channel, by).map_err(|e| match e {
-            crate::socket::Gone::Malformed(why) if why.0 == "handshake version" => {
-                "the server speaks another version: use the same release".to_string()
-            }
-            e => format!("greeting: {e}"),
-        })?;
-        self.check(&answer)?;
-        Ok(Dialled { channel, entry, meter: self.counts.meter(), hello: answer, address: address.clone() })
+        let Reached { entry, address, .. } = reached;
+        if path.hops.is_empty() {
+            self.state.lock().rails.set_address(&path.nid, Some(address.clone()));
+        }
+        let path = Arc::new(path.clone());
+        Ok(Dialled { channel, entry, meter: self.counts.meter(), hello, path, address })
     }
 
     fn lane(&self, dialled: Dialled) -> Lane {
-        let Dialled { channel, entry, meter, hello, address } = dialled;
-        // A socket of this host needs no probe: its other end closes with its process.
-        let probe = move || {
-            address.is_unix()
-                || socket_for(&address).is_ok_and(|s| match s.connect_timeout(&address, PROBE_MAX) {
-                    Ok(()) => true,
-                    // A host that refuses is alive; its connections end by themselves.
-                    Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
-                })
+        let Dialled { channel, entry, meter, hello, path, address } = dialled;
+        let (dialler, way) = (self.common.dialler.clone(), path.clone());
+        let probe = move || match way.hops.is_empty() {
+            // A socket of this host needs no probe: its other end closes with its process.
+            true if address.is_unix() => true,
+            true => socket_for(&address).is_ok_and(|s| match s.connect_timeout(&address, PROBE_MAX) {
+                Ok(()) => true,
+                // A host that refuses is alive; its connections end by themselves.
+                Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
+            }),
+            // The routers, and the node behind them.
+            false => dialler.reach(&way, None, Instant::now() + PROBE_MAX).is_ok(),
         };
         let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
-        Lane::new(channel, hello.node, frames, (entry, meter), timing, Box::new(probe))
-    }
-
-    fn check(&self, answer: &Hello) -> Result<(), String> {
-        match answer.status {
-            Status::Welcome => {}
-            Status::Full => return Err("the server has all the connections that it may have".into()),
-            Status::OtherVersion => {
-                return Err("the server speaks another version: use the same release".into());
-            }
-            Status::Stopping => return Err("the server is stopping".into()),
-        }
-        let differ = self.wanted.0 != 0 && answer.node.0 != 0 && self.wanted != answer.node;
-        match differ {
-            true => Err(format!("node {} answers there, not node {}", answer.node, self.wanted)),
-            false => Ok(()),
-        }
+        Lane::new(channel, hello.node, frames, path, (entry, meter), timing, Box::new(probe))
     }
 }
 
-fn addresses_of(nid: &str) -> Result<Vec<SockAddr>, String> {
-    let parsed = Nid::parse(nid).map_err(|e| e.to_string())?;
-    let addresses = parsed.address.resolve().map_err(|e| format!("its name was not resolved: {e}"))?;
-    if addresses.is_empty() { Err("its name stands for no address".into()) } else { Ok(addresses) }
+impl State {
+    fn take_lanes(&mut self, which: impl Fn(&Lane) -> bool) -> Vec<Arc<Lane>> {
+        let mut taken: Vec<_> = self.short.open.extract_if(.., |lane| which(lane)).collect();
+        taken.extend(self.bulk.open.extract_if(.., |lane| which(lane)));
+        taken
+    }
+
+    /// net-N4: the rail without trouble that has the fewest lanes of this kind, if it may have one more.
+    fn rail(&mut self, kind: Kind, share: usize) -> Option<Arc<str>> {
+        let State { short, bulk, rails } = self;
+        let lanes = if kind == Kind::Short { &*short } else { &*bulk };
+        let best = rails.working().map(|nid| (lanes.on(nid), nid)).min_by_key(|(count, _)| *count);
+        best.filter(|(count, _)| *count < share).map(|(_, nid)| nid.clone())
+    }
 }
 
-/// A factor from 0.5 to 1, drawn anew each time, so that the clients of a restarted server do not all come at once.
-fn jitter() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(Instant::now());
-    0.5 + (random % 1024) as f64 / 2048.0
+/// The end of one attempt, if so many share the time.
+fn share_of(by: Instant, count: usize) -> Instant {
+    let now = Instant::now();
+    now + by.saturating_duration_since(now) / count as u32
 }

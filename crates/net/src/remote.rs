@@ -82,8 +82,8 @@ impl RemotePeer {
         let (head, body) = received.map_err(|why| {
             call.into.clear();
             if lane.has_dead_host() {
-                // The other lanes lead to the same host.
-                self.node.close(&why, true);
+                // The other lanes of this path lead to the same host.
+                self.node.close_path(&lane.path, &why);
             }
             match self.node.is_aborted() {
                 true => self.no_answer("aborted"),

@@ -132,7 +132,7 @@ impl SocketFile {
     }
 }
 
-fn bind_tcp(address: &Address) -> io::Result<Socket> {
+pub(crate) fn bind_tcp(address: &Address) -> io::Result<Socket> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the host's name stands for no address");
     for a in address.resolve()? {
         let socket = socket_for(&a)?;
@@ -146,7 +146,7 @@ fn bind_tcp(address: &Address) -> io::Result<Socket> {
 }
 
 /// `host:port` as given, with the port that the kernel chose.
-fn with_port(text: &str, bound: SocketAddr) -> String {
+pub(crate) fn with_port(text: &str, bound: SocketAddr) -> String {
     match text.rsplit_once(':') {
         Some((host, _)) => format!("{host}:{}", bound.port()),
         None => bound.to_string(),

@@ -27,7 +27,8 @@ pub use crl::BadList;
 pub use identity::{BadIdentity, Identity, Name, Role, Serial};
 pub use refused::Refused;
 pub use trust::{
-    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why, server_name,
+    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why, circuit_name,
+    server_name,
 };
 
 #[cfg(test)]

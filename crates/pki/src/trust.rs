@@ -19,7 +19,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use crate::crl::{BadList, Lists};
 use crate::der;
 use crate::facts::Facts;
-use crate::identity::{Identity, Serial};
+use crate::identity::{Identity, Name, Serial};
 use crate::refused::Refused;
 use crate::unix;
 pub use folder::{CA_PEM, CRL_PEM, Fault, NODE_KEY, NODE_PEM, Why};
@@ -303,6 +303,12 @@ fn provider() -> Arc<CryptoProvider> {
         ],
         ..rustls::crypto::ring::default_provider()
     })
+}
+
+/// The name by which a circuit's dialler tells a router its cluster (SNI). A router with certificates of one cluster may pass over it.
+pub fn circuit_name(cluster: &Name) -> ServerName<'static> {
+    // The last label keeps a name of digits from being taken for an address, which SNI does not carry.
+    server_name(&format!("{}.stria", cluster.as_str()))
 }
 
 /// The name by which a client remembers sessions with a peer: its host, its address, or any text that is one peer's. It is not sent,

@@ -19,6 +19,7 @@ pub mod notice;
 pub mod object;
 pub mod ost;
 pub mod purge;
+pub mod router;
 pub mod session;
 pub mod shared;
 mod varint;
@@ -55,6 +56,7 @@ pub const ALL_CALLS: &[&[(u16, &str)]] = &[
     lock::CALLS,
     accessed::CALLS,
     purge::CALLS,
+    router::CALLS,
     batch::CALLS,
     check::CALLS,
     changelog::CALLS,

@@ -3,7 +3,7 @@
 use types::*;
 
 use crate::codec::{bodies, calls};
-use crate::map::ClusterMap;
+use crate::map::{ClusterMap, Route};
 
 bodies! {
     /// Registers a target at its start. A new one (id 0) gets an id, an index and a mirror; the first MDT of a new name makes its file
@@ -27,10 +27,14 @@ bodies! {
     /// Reports that the node's targets are alive, or that they are `leaving`.
     Heartbeat { node: NodeId, targets: Vec<TargetId>, leaving: bool }
     HeartbeatReply { version: u64 }
+    /// Takes routes out of the map and adds others. With `priority` ignored, a route to be removed must be there, and one to be added must not.
+    ChangeRoutes { remove: Vec<Route>, add: Vec<Route> }
+    ChangeRoutesReply { version: u64 }
 }
 
 calls! {
     0x0401 Register => RegisterReply, read;
     0x0402 GetMap => GetMapReply, read;
     0x0403 Heartbeat => HeartbeatReply, read;
+    0x0420 ChangeRoutes => ChangeRoutesReply, read;
 }

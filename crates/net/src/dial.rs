@@ -1,0 +1,280 @@
+//! Dialling along a path: routers first, if any, then the node.
+//!
+//! Each router is asked for a circuit over TLS of its own, and answers after it has reached the next one. From then on it passes bytes on, so
+//! the next handshake on the same socket is with the next router, and the last one with the node (decision 0061).
+//!
+//! net-D1: a router whose certificate is no router's gets no byte behind the handshake.
+//! net-D2: a way that failed is tried after the others until its pause is over. A path is never left out for good.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, RwLock};
+use pki::{Role, Trust};
+use socket2::{SockAddr, Socket};
+use types::{FsId, NodeId};
+
+use crate::channel::Channel;
+use crate::hello::{Hello, Kind, Status};
+use crate::live::{Entry, Live};
+use crate::nid::{Nid, socket_for};
+use crate::routes::{Routing, Way, net_of};
+use crate::socket::{Gone, SLICE, read_hello, send_hello, tune};
+
+/// How long a way that failed is tried last, after the first failure and at most.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(16);
+/// Ways whose failures are remembered.
+const TROUBLES_MAX: usize = 1024;
+
+/// The way of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Path {
+    /// NID of the node.
+    pub nid: Arc<str>,
+    /// NIDs of the routers before it.
+    pub hops: Vec<String>,
+}
+
+impl std::fmt::Display for Path {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.nid)?;
+        self.hops
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, hop)| write!(f, "{}{hop}", if i == 0 { " through " } else { " and " }))
+    }
+}
+
+/// The dialling end of a connection before it is known which node it leads to.
+pub(crate) struct Wish {
+    pub kind: Kind,
+    pub own: NodeId,
+    pub wanted: NodeId,
+}
+
+/// The part of a fabric that dials.
+#[derive(Default)]
+pub(crate) struct Dialler {
+    pub live: Arc<Live>,
+    /// Certificates: connections over TCP use TLS.
+    pub trust: Option<Arc<Trust>>,
+    /// The file system that connections are for; 0 if it is not one. Routers count by it.
+    pub fs: AtomicU32,
+    pub routing: RwLock<Routing>,
+    /// Moves on with each dial, so that ways of an equal rank share the load.
+    turn: AtomicUsize,
+    troubles: Mutex<HashMap<Vec<String>, Trouble>>,
+}
+
+struct Trouble {
+    failures: u32,
+    until: Instant,
+}
+
+/// A socket that leads to a node, by routers or not.
+pub(crate) struct Reached {
+    pub socket: Arc<Socket>,
+    pub entry: Entry,
+    /// Of the first host on the path.
+    pub address: SockAddr,
+}
+
+/// Why a path was not reached.
+struct Lost {
+    why: String,
+    /// So many routers from the first one are in doubt.
+    doubtful: usize,
+}
+
+impl Dialler {
+    pub fn new(trust: Option<Arc<Trust>>) -> Dialler {
+        Dialler { trust, ..Dialler::default() }
+    }
+
+    /// The paths to a NID, in the order in which they are to be tried.
+    pub fn paths(&self, nid: &Arc<str>, now: Instant) -> Result<Vec<Path>, String> {
+        let (mut ways, own) = {
+            let routing = self.routing.read();
+            (routing.ways(nid), routing.own_nets())
+        };
+        if ways.is_empty() {
+            let (net, own) = (net_of(nid), own.join(", "));
+            return Err(format!(
+                "no route leads to net {net} from {own}; `stria route list` shows those that are known"
+            ));
+        }
+        self.spread(&mut ways);
+        let troubles = self.troubles.lock();
+        let has_trouble = |way: &Way| {
+            (1..=way.hops.len()).any(|n| troubles.get(&way.hops[..n]).is_some_and(|t| now < t.until))
+        };
+        // net-D2. The sort is stable.
+        ways.sort_by_cached_key(has_trouble);
+        drop(troubles);
+        Ok(ways.into_iter().map(|way| Path { nid: nid.clone(), hops: way.hops }).collect())
+    }
+
+    /// Turns each group of ways of an equal rank, by one more with each dial.
+    fn spread(&self, ways: &mut [Way]) {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        for group in ways.chunk_by_mut(|a, b| a.rank == b.rank) {
+            group.rotate_left(turn % group.len());
+        }
+    }
+
+    /// Connects along a path up to the node, without a byte to the node itself.
+    pub fn reach(&self, path: &Path, known: Option<&SockAddr>, by: Instant) -> Result<Reached, String> {
+        let reached = self.try_reach(path, known, by);
+        if path.hops.is_empty() {
+            return reached.map_err(|lost| lost.why);
+        }
+        match &reached {
+            Ok(_) => self.troubles.lock().retain(|hops, _| !path.hops.starts_with(hops)),
+            Err(lost) if lost.doubtful > 0 => self.doubt(&path.hops[..lost.doubtful]),
+            Err(_) => {}
+        }
+        reached.map_err(|lost| lost.why)
+    }
+
+    /// net-D2: a way has failed, so others are tried before it for a time.
+    pub fn doubt(&self, hops: &[String]) {
+        if hops.is_empty() {
+            return;
+        }
+        let mut troubles = self.troubles.lock();
+        if troubles.len() >= TROUBLES_MAX {
+            troubles.clear();
+        }
+        let trouble = troubles.entry(hops.to_vec()).or_insert(Trouble { failures: 0, until: Instant::now() });
+        trouble.failures = trouble.failures.saturating_add(1);
+        let pause = PAUSE_MIN.saturating_mul(1 << (trouble.failures - 1).min(10)).min(PAUSE_MAX);
+        trouble.until = Instant::now() + pause;
+    }
+
+    fn try_reach(&self, path: &Path, known: Option<&SockAddr>, by: Instant) -> Result<Reached, Lost> {
+        let first: &str = path.hops.first().map_or(&path.nid, |hop| hop);
+        let doubtful = path.hops.len().min(1);
+        let lost = |why: String| Lost { why, doubtful };
+        let addresses = match known {
+            Some(address) => vec![address.clone()],
+            None => addresses_of(first).map_err(lost)?,
+        };
+        let mut last = "no time was left to connect".to_string();
+        let mut connected = None;
+        for (n, address) in addresses.iter().enumerate() {
+            let left = by.saturating_duration_since(Instant::now()) / (addresses.len() - n) as u32;
+            match self.connect(address, left) {
+                Ok((socket, entry)) => {
+                    connected = Some(Reached { socket, entry, address: address.clone() });
+                    break;
+                }
+                Err(why) => last = why,
+            }
+        }
+        let mut reached = connected.ok_or_else(|| lost(last))?;
+        for (n, hop) in path.hops.iter().enumerate() {
+            let next: &str = path.hops.get(n + 1).map_or(&path.nid, |hop| hop);
+            reached.socket = self.pass(reached.socket, next, by).map_err(|(why, is_its_own)| Lost {
+                why: format!("router {hop}: {why}"),
+                // A router that answers is well; the next one on the path may not be.
+                doubtful: match (is_its_own, n + 1 < path.hops.len()) {
+                    (true, _) => n + 1,
+                    (false, true) => n + 2,
+                    (false, false) => 0,
+                },
+            })?;
+        }
+        Ok(reached)
+    }
+
+    fn connect(&self, address: &SockAddr, left: Duration) -> Result<(Arc<Socket>, Entry), String> {
+        if left.is_zero() {
+            return Err("no time was left to connect".into());
+        }
+        let as_text = |e: io::Error| e.to_string();
+        let socket = Arc::new(socket_for(address).map_err(as_text)?);
+        let entry = self.live.enter(&socket).ok_or("aborted")?;
+        socket.connect_timeout(address, left).map_err(as_text)?;
+        tune(&socket, SLICE).map_err(as_text)?;
+        Ok((socket, entry))
+    }
+
+    /// Asks a router for a circuit to the next NID. An error tells whether it is the router's own failure.
+    fn pass(&self, socket: Arc<Socket>, next: &str, by: Instant) -> Result<Arc<Socket>, (String, bool)> {
+        let own = |why: String| (why, true);
+        let channel = match &self.trust {
+            Some(trust) => {
+                let channel = Channel::dialled_circuit(socket, trust, by).map_err(|e| own(e.to_string()))?;
+                // net-D1.
+                let role = channel.peer().map(|peer| peer.role);
+                if role != Some(Role::Router) {
+                    return Err(own(format!(
+                        "its certificate is no router's; `stria cluster add-node NODE --role router` makes one"
+                    )));
+                }
+                channel
+            }
+            None => Channel::plain(socket),
+        };
+        let mut hello = Hello::new(Status::Welcome, NodeId(0), next.to_string());
+        hello.lane = Kind::Circuit;
+        hello.wanted_fs = FsId(self.fs.load(Ordering::Relaxed));
+        send_hello(&channel, &hello).map_err(|e| own(format!("greeting: {e}")))?;
+        let answer = read_hello(&channel, by).map_err(|e| own(told(e)))?;
+        match answer.status {
+            Status::Welcome => channel.into_socket().ok_or_else(|| own("it sent bytes too early".into())),
+            Status::Full => Err(own("it has all the circuits that it may have".into())),
+            Status::OtherVersion => Err(own("it speaks another version: use the same release".into())),
+            Status::Stopping => Err(own("it is stopping or being drained".into())),
+            Status::Refused => Err(own(format!("it refuses a circuit to {next}: {}", answer.nid))),
+            Status::Unreachable => Err((format!("it does not reach {next}: {}", answer.nid), false)),
+        }
+    }
+
+    /// The greeting with the node at the end of a path.
+    pub fn greet(
+        &self,
+        reached: &Reached,
+        path: &Path,
+        wish: &Wish,
+        by: Instant,
+    ) -> Result<(Channel, Hello), String> {
+        let mut hello = Hello::new(Status::Welcome, wish.own, path.nid.to_string());
+        (hello.wanted, hello.lane) = (wish.wanted, wish.kind);
+        let socket = reached.socket.clone();
+        let channel = match &self.trust {
+            Some(trust) if !reached.address.is_unix() => {
+                Channel::dialled(socket, trust, &path.nid, by).map_err(|e| e.to_string())?
+            }
+            _ => Channel::plain(socket),
+        };
+        send_hello(&channel, &hello).map_err(|e| format!("greeting: {e}"))?;
+        let answer = read_hello(&channel, by).map_err(told)?;
+        match answer.status {
+            Status::Welcome => Ok((channel, answer)),
+            Status::Full => Err("the server has all the connections that it may have".into()),
+            Status::OtherVersion => Err("the server speaks another version: use the same release".into()),
+            Status::Stopping => Err("the server is stopping".into()),
+            Status::Refused | Status::Unreachable => Err(format!("the server refuses: {}", answer.nid)),
+        }
+    }
+}
+
+fn told(gone: Gone) -> String {
+    match gone {
+        Gone::Malformed(why) if why.0 == "handshake version" => {
+            "the server speaks another version: use the same release".to_string()
+        }
+        e => format!("greeting: {e}"),
+    }
+}
+
+pub(crate) fn addresses_of(nid: &str) -> Result<Vec<SockAddr>, String> {
+    let parsed = Nid::parse(nid).map_err(|e| e.to_string())?;
+    let addresses = parsed.address.resolve().map_err(|e| format!("its name was not resolved: {e}"))?;
+    if addresses.is_empty() { Err("its name stands for no address".into()) } else { Ok(addresses) }
+}
