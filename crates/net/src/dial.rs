@@ -175,7 +175,10 @@ impl Dialler {
                 Err(why) => last = why,
             }
         }
-        let mut reached = connected.ok_or_else(|| lost(last))?;
+        let mut reached = connected.ok_or_else(|| match path.hops.first() {
+            Some(hop) => lost(format!("router {hop}: {last}")),
+            None => lost(last),
+        })?;
         for (n, hop) in path.hops.iter().enumerate() {
             let next: &str = path.hops.get(n + 1).map_or(&path.nid, |hop| hop);
             reached.socket = self.pass(reached.socket, next, by).map_err(|(why, is_its_own)| Lost {

@@ -26,19 +26,46 @@ const CUT_WAIT: Duration = Duration::from_millis(400);
 /// Connects that wait in the kernel during a burst; the kernel may lower it.
 const BACKLOG: i32 = 4096;
 
-/// A listening socket and its connections. Dropped, it stops.
+/// Listening sockets and their connections. Dropped, it stops.
 pub struct Server {
     engine: Arc<Engine>,
+    ears: Vec<Ear>,
+    accepting: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// One address.
+struct Ear {
     listener: Arc<Socket>,
     nid: String,
     socket_file: Option<SocketFile>,
-    accepting: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The file of a unix socket, removed only while it is the one that this server made.
 struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),
+}
+
+impl Ear {
+    fn open(addr: &str) -> io::Result<Ear> {
+        let mut nid = Nid::parse(addr).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        let (listener, socket_file) = match &nid.address {
+            Address::Unix(path) => {
+                let (listener, file) = bind_unix(path)?;
+                (listener, Some(file))
+            }
+            Address::Tcp(text) => {
+                let listener = bind_tcp(&nid.address)?;
+                if let Some(bound) = listener.local_addr()?.as_socket() {
+                    nid.address = Address::Tcp(with_port(text, bound));
+                }
+                (listener, None)
+            }
+        };
+        listener.listen(BACKLOG)?;
+        listener.set_read_timeout(Some(ACCEPT_SLICE))?;
+        Ok(Ear { listener: Arc::new(listener), nid: nid.to_string(), socket_file })
+    }
 }
 
 impl Server {
@@ -56,36 +83,48 @@ impl Server {
         limits: Limits,
         trust: Option<Arc<Trust>>,
     ) -> io::Result<Server> {
-        let mut nid = Nid::parse(addr).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
-        let (listener, socket_file) = match &nid.address {
-            Address::Unix(path) => {
-                let (listener, file) = bind_unix(path)?;
-                (listener, Some(file))
-            }
-            Address::Tcp(text) => {
-                let listener = bind_tcp(&nid.address)?;
-                if let Some(bound) = listener.local_addr()?.as_socket() {
-                    nid.address = Address::Tcp(with_port(text, bound));
-                }
-                (listener, None)
-            }
+        Server::listen_at(&[addr.to_string()], hub, limits, trust)
+    }
+
+    /// As `listen_within`, at several addresses: one per net that the node is on. The bounds hold for all of them together.
+    pub fn listen_at(
+        addrs: &[String],
+        hub: Arc<Hub>,
+        limits: Limits,
+        trust: Option<Arc<Trust>>,
+    ) -> io::Result<Server> {
+        let mut ears = Vec::new();
+        for addr in addrs {
+            let ear = Ear::open(addr).map_err(|e| match addrs.len() {
+                1 => e,
+                _ => io::Error::new(e.kind(), format!("{addr}: {e}")),
+            })?;
+            ears.push(ear);
+        }
+        let Some(first) = ears.first() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on"));
         };
-        listener.listen(BACKLOG)?;
-        listener.set_read_timeout(Some(ACCEPT_SLICE))?;
-        let nid = nid.to_string();
-        let engine = Engine::start(hub, nid.clone(), limits, trust)?;
-        let listener = Arc::new(listener);
-        let accepting = {
-            let (engine, listener) = (engine.clone(), listener.clone());
-            std::thread::Builder::new().name("accept".into()).spawn(move || accept(&engine, &listener))?
-        };
-        Ok(Server { engine, listener, nid, socket_file, accepting: Mutex::new(Some(accepting)) })
+        let engine = Engine::start(hub, first.nid.clone(), limits, trust)?;
+        let server = Server { engine: engine.clone(), ears, accepting: Mutex::default() };
+        for ear in &server.ears {
+            let (engine, listener) = (engine.clone(), ear.listener.clone());
+            let thread = std::thread::Builder::new()
+                .name("accept".into())
+                .spawn(move || accept(&engine, &listener))?;
+            server.accepting.lock().push(thread);
+        }
+        Ok(server)
     }
 
     /// The NID at which it listens, with the port that was chosen. A wildcard address is shown as such: other nodes need a
     /// reachable one in its place.
     pub fn nid(&self) -> String {
-        self.nid.clone()
+        self.ears[0].nid.clone()
+    }
+
+    /// As `nid`, for each address.
+    pub fn nids(&self) -> Vec<String> {
+        self.ears.iter().map(|ear| ear.nid.clone()).collect()
     }
 
     /// Closes connections whose other end's certificate is not good any more. Call it when `Trust` tells of a change.
@@ -101,18 +140,27 @@ impl Server {
     /// Stops: no new connections, no new requests; requests under way are answered if they end within 1.5 s. Returns
     /// within 2 s. A second call does nothing.
     pub fn stop(&self) {
-        let Some(accepting) = self.accepting.lock().take() else { return };
+        let accepting = std::mem::take(&mut *self.accepting.lock());
+        if accepting.is_empty() {
+            return;
+        }
         self.engine.begin_stop();
-        // Wakes up `accept`; if that fails, the accept slice ends it.
-        let _ = self.listener.shutdown(Shutdown::Both);
-        if let Some(file) = &self.socket_file {
-            file.remove();
+        for ear in &self.ears {
+            // Wakes up `accept`; if that fails, the accept slice ends it.
+            let _ = ear.listener.shutdown(Shutdown::Both);
+            ear.socket_file.iter().for_each(SocketFile::remove);
         }
+        let nid = self.nid();
         if !self.engine.stop(GRACE, CUT_WAIT) {
-            tracing::warn!(nid = %self.nid, "stopped while requests are still being carried out");
+            tracing::warn!(nid, "stopped while requests are still being carried out");
         }
-        if accepting.join().is_err() {
-            tracing::error!(nid = %self.nid, "the accepting thread had panicked; restart the process, and report the lines above");
+        for thread in accepting {
+            if thread.join().is_err() {
+                tracing::error!(
+                    nid,
+                    "the accepting thread had panicked; restart the process, and report the lines above"
+                );
+            }
         }
     }
 }

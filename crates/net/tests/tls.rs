@@ -1,46 +1,20 @@
 //! The conformance suite over TLS, and which ends are refused.
 
-use std::path::PathBuf;
+mod site;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use net::conformance::{Echo, QUICK, Rig, check};
 use net::{Answer, Call, Fabric, Hub, Limits, NetError, Server, Service};
 use parking_lot::Mutex;
-use pki::{Authority, Reason, Role, Trust};
+use pki::{Reason, Role, Trust};
 use types::{Buf, TargetId};
 use wire::Header;
 
+use site::Site;
+
 const T: TargetId = TargetId(11);
-
-/// A CA directory that goes with its owner.
-struct Site {
-    dir: PathBuf,
-    authority: Authority,
-}
-
-impl Site {
-    fn new() -> Site {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("stria-net-tls-{}-{number}", std::process::id()));
-        let name = |text: &str| text.parse().expect("a name");
-        let authority = Authority::init(&dir, &name("alpha"), &name("oss1"), SystemTime::now());
-        Site { dir, authority: authority.expect("a new directory") }
-    }
-    fn trust(&mut self, role: Role, node: &str) -> Arc<Trust> {
-        let name = node.parse().expect("a name");
-        self.authority.issue(role, &name, 30, SystemTime::now()).expect("issued");
-        Trust::load(&self.authority.node_dir(role, &name)).expect("a good folder")
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
 
 fn listen(hub: Arc<Hub>, trust: Option<Arc<Trust>>) -> Server {
     Server::listen_within("127.0.0.1:0", hub, Limits::default(), trust).expect("it listens")

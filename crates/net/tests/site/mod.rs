@@ -1,0 +1,42 @@
+//! Certificates for tests.
+
+// Not every test needs all of it.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use pki::{Authority, Role, Trust};
+
+/// A CA directory that goes with its owner.
+pub struct Site {
+    dir: PathBuf,
+    pub authority: Authority,
+}
+
+impl Site {
+    pub fn new() -> Site {
+        Site::named("alpha")
+    }
+    pub fn named(cluster: &str) -> Site {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("stria-net-tls-{}-{number}", std::process::id()));
+        let name = |text: &str| text.parse().expect("a name");
+        let authority = Authority::init(&dir, &name(cluster), &name("oss1"), SystemTime::now());
+        Site { dir, authority: authority.expect("a new directory") }
+    }
+    pub fn trust(&mut self, role: Role, node: &str) -> Arc<Trust> {
+        let name = node.parse().expect("a name");
+        self.authority.issue(role, &name, 30, SystemTime::now()).expect("issued");
+        Trust::load(&self.authority.node_dir(role, &name)).expect("a good folder")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
