@@ -3,6 +3,8 @@
 //! Unknown keys are refused, so that a misspelt key cannot be ignored. `--print-config` prints the effective configuration with every
 //! default and a comment on each key. Reading that text gives the same value.
 
+mod router;
+
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::{Groups, RootSquash};
 use crate::exit::Failure;
+use crate::nets::{Listen, Nets};
 use types::Size;
+
+pub use router::{Cluster as RouterCluster, Router};
 
 /// The default TCP port of an MGS.
 pub const MGS_PORT: u16 = 7010;
@@ -64,7 +69,7 @@ pub trait Config: DeserializeOwned {
 #[serde(deny_unknown_fields)]
 pub struct Mgs {
     #[serde(default = "mgs_listen")]
-    pub listen: String,
+    pub listen: Listen,
     pub dir: PathBuf,
     #[serde(default)]
     pub tls: Option<String>,
@@ -80,7 +85,7 @@ pub struct Mds {
     #[serde(default)]
     pub size: Option<Size>,
     #[serde(default = "any_port")]
-    pub listen: String,
+    pub listen: Listen,
     #[serde(default)]
     pub nids: Vec<String>,
     #[serde(default)]
@@ -89,6 +94,10 @@ pub struct Mds {
     pub root_squash: Option<RootSquash>,
     #[serde(default)]
     pub mdt_cache: Option<Size>,
+    #[serde(default)]
+    pub nets: Vec<String>,
+    #[serde(default)]
+    pub routes: Vec<String>,
     #[serde(default)]
     pub tls: Option<String>,
 }
@@ -105,7 +114,7 @@ pub struct Oss {
     #[serde(default)]
     pub size: Option<Size>,
     #[serde(default = "any_port")]
-    pub listen: String,
+    pub listen: Listen,
     #[serde(default)]
     pub nids: Vec<String>,
     #[serde(default)]
@@ -120,6 +129,10 @@ pub struct Oss {
     pub write_unit: Size,
     #[serde(default = "index_memory")]
     pub index_memory: Size,
+    #[serde(default)]
+    pub nets: Vec<String>,
+    #[serde(default)]
+    pub routes: Vec<String>,
     #[serde(default)]
     pub tls: Option<String>,
 }
@@ -136,15 +149,19 @@ pub struct Mount {
     #[serde(default = "op_timeout_sec", alias = "op_timeout")]
     pub op_timeout_sec: u32,
     #[serde(default)]
+    pub nets: Vec<String>,
+    #[serde(default)]
+    pub routes: Vec<String>,
+    #[serde(default)]
     pub tls: Option<String>,
 }
 
 /// The default is loopback: without TLS, any host that reaches a server's port has the rights that `SECURITY.md` describes.
-fn mgs_listen() -> String {
-    format!("127.0.0.1:{MGS_PORT}")
+fn mgs_listen() -> Listen {
+    Listen(vec![format!("127.0.0.1:{MGS_PORT}")])
 }
-fn any_port() -> String {
-    "127.0.0.1:0".to_owned()
+fn any_port() -> Listen {
+    Listen(vec!["127.0.0.1:0".to_owned()])
 }
 fn fsname() -> String {
     "stria".to_owned()
@@ -220,9 +237,17 @@ fn tls_key(tls: &Option<String>) -> String {
         None => absent_key(comment, "tls", "\"/etc/stria/tls\""),
     }
 }
-fn listen_key(listen: &str) -> String {
-    let comment = "Address and port to listen on; port 0 takes a free one. For other hosts: this host's address (SECURITY.md).";
+fn listen_key(listen: &Listen) -> String {
+    let comment = "Address:port[@net] to listen on, or a list with one for each net; port 0 takes a free one. For other hosts: this host's address (SECURITY.md).";
     key(comment, "listen", toml_of(listen))
+}
+/// The nets of a host that dials others.
+fn nets_keys(nets: &[String], routes: &[String]) -> String {
+    let comment = "Nets that this host is on; others are reached by routers. Empty: from `routes`, or all nets (docs/routers.md).";
+    let own = key(comment, "nets", toml_of(nets));
+    let comment =
+        "Ways to the MGS by routers; the cluster map has the others: \"tcp1 via 10.0.0.9:7020@tcp0\".";
+    own + &key(comment, "routes", toml_of(routes))
 }
 fn nids_key(nids: &[String]) -> String {
     let comment = "NIDs at which others reach this server, each address:port[@net]; empty: from `listen`, or the route to the MGS.";
@@ -241,8 +266,14 @@ fn check_mgs(nids: &[String]) -> Result<(), String> {
     nids.iter().try_for_each(|nid| normal_nid(nid).map(drop))
 }
 
-fn check_listen(address: &str) -> Result<(), String> {
-    Nid::parse(address).map(drop).map_err(|e| format!("`listen`: {e}"))
+fn check_listen(listen: &Listen) -> Result<(), String> {
+    if listen.0.is_empty() {
+        return Err("`listen` lists no address".to_owned());
+    }
+    listen
+        .0
+        .iter()
+        .try_for_each(|address| Nid::parse(address).map(drop).map_err(|e| format!("`listen`: {e}")))
 }
 
 /// A server's own NIDs go into the cluster map unchanged. They have no default port.
@@ -326,6 +357,8 @@ impl Config for Mds {
             groups: Groups::Client,
             root_squash: None,
             mdt_cache: None,
+            nets: vec![],
+            routes: vec![],
             tls: None,
         }
     }
@@ -350,11 +383,13 @@ impl Config for Mds {
             &nids_key(&self.nids),
             &claims,
             &cache,
+            &nets_keys(&self.nets, &self.routes),
             &tls_key(&self.tls),
         ]
         .concat()
     }
     fn check(&self) -> Result<(), String> {
+        Nets::of(&self.nets, &self.routes)?;
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
@@ -381,6 +416,8 @@ impl Config for Oss {
             small_write_memory: small_write_memory(),
             write_unit: write_unit(),
             index_memory: index_memory(),
+            nets: vec![],
+            routes: vec![],
             tls: None,
         }
     }
@@ -420,11 +457,13 @@ impl Config for Oss {
             &memory,
             &unit,
             &index,
+            &nets_keys(&self.nets, &self.routes),
             &tls_key(&self.tls),
         ]
         .concat()
     }
     fn check(&self) -> Result<(), String> {
+        Nets::of(&self.nets, &self.routes)?;
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
@@ -459,6 +498,8 @@ impl Config for Mount {
             mountpoint: "/mnt/stria".into(),
             options: vec![],
             op_timeout_sec: OP_TIMEOUT_SEC,
+            nets: vec![],
+            routes: vec![],
             tls: None,
         }
     }
@@ -475,11 +516,13 @@ impl Config for Mount {
             &point,
             &options,
             &timeout,
+            &nets_keys(&self.nets, &self.routes),
             &tls_key(&self.tls),
         ]
         .concat()
     }
     fn check(&self) -> Result<(), String> {
+        Nets::of(&self.nets, &self.routes)?;
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         match self.op_timeout_sec {

@@ -15,6 +15,7 @@ mod logs;
 mod memory;
 mod mountlog;
 mod mounts;
+mod nets;
 mod options;
 mod reach;
 mod rundir;

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use fuse::MountFlags;
+use net::routes::{check_net, parse_route};
 
 use crate::exit::Failure;
+use crate::nets::Nets;
 
 /// The options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Options {
     pub dead_after: Duration,
     /// How long a mount waits for its servers. Zero: one try.
     pub retry: Duration,
+    /// Nets that this host is on, and routes to others.
+    pub nets: Nets,
 }
 
 /// Without `dead_after=`.
@@ -107,6 +111,7 @@ impl Options {
             op_timeout,
             dead_after: DEAD_AFTER,
             retry: RETRY,
+            nets: Nets::default(),
         }
     }
 
@@ -152,6 +157,11 @@ impl Options {
                     .map(Duration::from_secs_f64)
                     .ok_or(format!("'{option}': give seconds, from 0.1 to 600"))?;
             }
+            "net" => {
+                check_net(value).map_err(|why| format!("'{option}': {why}"))?;
+                self.nets.own.push(value.to_owned());
+            }
+            "route" => self.nets.routes.push(parse_route(value)?),
             "retry" => {
                 let usage = "give minutes, or seconds as 30s; 0 tries once, a week is the most";
                 self.retry = retry(value).ok_or(format!("'{option}': {usage}"))?;
@@ -193,12 +203,16 @@ mod tests {
             op_timeout: Duration::from_secs(7),
             dead_after: Duration::from_millis(500),
             retry: RETRY,
+            nets: Nets::default(),
         };
         assert_eq!(options, want);
         for (list, seconds) in [("retry=2", 120), ("retry=30s", 30), ("retry=5,retry=0", 0)] {
             options.apply(list).unwrap();
             assert_eq!(options.retry, Duration::from_secs(seconds), "{list}");
         }
+        options.apply("net=tcp0,route=tcp1=10.0.0.9:7020@tcp0").unwrap();
+        let routes = ["tcp1 via 10.0.0.9:7020@tcp0".to_owned()];
+        assert_eq!(options.nets, Nets::of(&["tcp0".to_owned()], &routes).unwrap());
         for bad in [
             "cheese",
             "op_timeout=0",
@@ -208,6 +222,8 @@ mod tests {
             "retry=1h",
             "retry=99999",
             "dead_after=0",
+            "net=o2ib",
+            "route=tcp1",
         ] {
             assert!(options.apply(bad).is_err(), "{bad}");
         }

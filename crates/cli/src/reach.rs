@@ -21,6 +21,7 @@ use wire::{Header, Request};
 use crate::config;
 use crate::exit::{Failure, unless_said};
 use crate::mounts;
+use crate::nets::Nets;
 use crate::rundir::RunDir;
 use crate::tls::{self, Part};
 
@@ -80,10 +81,7 @@ impl Service {
 
     /// The named file system, or all.
     pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
-        let (fabric, map, mgs) = ask_any(&self.nids).map_err(|e| {
-            let why = format!("it does not answer ({e:#})");
-            unless_said(e, || Failure::unusable(self.whom(), why, "start it, or correct the address"))
-        })?;
+        let (fabric, map, mgs) = self.meet()?;
         match &self.fsname {
             Some(name) => Ok(vec![Reach::in_map(fabric, map, name, Some(mgs))?]),
             None => {
@@ -94,18 +92,27 @@ impl Service {
         }
     }
 
+    /// The management service, with all that its map has.
+    pub fn meet(&self) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
+        ask_any(&self.nids).map_err(|e| {
+            let why = format!("it does not answer ({e:#})");
+            unless_said(e, || Failure::unusable(self.whom(), why, "start it, or correct the address"))
+        })
+    }
+
     fn whom(&self) -> String {
         format!("the management service at {}", self.nids.join(", "))
     }
 }
 
 /// The map from the first of `nids` that answers, connections to all targets in it, and that NID.
-fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
+pub fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
     let mut last = anyhow!("no NID is given");
     for nid in nids {
         let is_remote = matches!(Nid::parse(nid), Ok(Nid { address: Address::Tcp(_), .. }));
         let trust = if is_remote { tls::trust(None, Part::Command)? } else { None };
         let fabric = Fabric::with_trust(None, trust);
+        Nets::of_environment()?.apply(&fabric);
         match get_map(&*fabric.peer_at(nid, MGS), true) {
             Ok(map) => {
                 let map = with_nid(map, nid);

@@ -11,6 +11,7 @@ pub mod local;
 pub mod mounted;
 pub mod register;
 pub mod role;
+pub mod router;
 pub mod servers;
 
 use std::sync::mpsc;

@@ -118,10 +118,13 @@ impl Routing {
     }
 }
 
-/// Reads `NET via NID [priority N]`, as a configuration and the variable `STRIA_ROUTES` have it.
+/// Reads `NET via NID [priority N]`, as a configuration has it, or `NET=NID`, as a mount option has it.
 pub fn parse_route(text: &str) -> Result<Route, String> {
     let bad = |why: &str| format!("'{text}' is no route: {why}; write tcp1 via 10.0.0.9:7020@tcp0");
-    let words: Vec<&str> = text.split_whitespace().collect();
+    let words: Vec<&str> = match text.split_once('=') {
+        Some((to, gateway)) => vec![to, "via", gateway],
+        None => text.split_whitespace().collect(),
+    };
     let (to, gateway, priority) = match words[..] {
         [to, "via", gateway] => (to, gateway, 0),
         [to, "via", gateway, "priority", n] => {
@@ -217,6 +220,7 @@ mod tests {
 
     #[test]
     fn routes_are_read_or_refused_with_the_form() {
+        assert_eq!(route("tcp1=10.0.0.9:7020@tcp0"), route("tcp1 via 10.0.0.9:7020@tcp0"));
         assert_eq!(route("tcp1 via 10.0.0.9:7020 priority 3").gateway, "10.0.0.9:7020@tcp0");
         for text in [
             "",

@@ -24,6 +24,8 @@ mod net;
 mod oss;
 mod ost;
 mod remount;
+mod route;
+mod router;
 mod scrub;
 mod setstripe;
 mod status;
@@ -80,11 +82,13 @@ pub enum Command {
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
     Net(net::Net),
+    Route(route::Route),
     Mount(mount::Mount),
     Mkfs(mkfs::Mkfs),
     Mgs(mgs::Mgs),
     Mds(mds::Mds),
     Oss(oss::Oss),
+    Router(router::Router),
     Completions(completions::Completions),
     Version(version::Version),
 }
@@ -114,6 +118,8 @@ impl Command {
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Net(c) => c.run(),
+            Command::Route(c) => c.run(),
+            Command::Router(c) => c.run(),
             Command::Mount(c) => c.run(),
             Command::Mkfs(c) => c.run(),
             Command::Mgs(c) => c.run(),

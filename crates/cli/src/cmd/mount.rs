@@ -8,6 +8,7 @@ use clap::Args;
 use crate::cmd::{ConfigArgs, remount};
 use crate::detach::{self, Herald};
 use crate::exit::{Exit, Failure};
+use crate::nets::Nets;
 use crate::options::Options;
 use crate::reach::Source;
 use crate::serve::mounted::check_point;
@@ -24,7 +25,8 @@ allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts o
 the kernel alone then judges who may do what), noidmap, dead_after=SECONDS (silence after which a
 server's host counts as dead, unless it accepts a new connection; 2 without it), and retry=MINUTES
 (or retry=30s): how long it waits for servers that do not answer, 5 minutes without it; retry=0
-tries once.
+tries once. net=tcp0 (a net that this host is on; may be repeated) and route=tcp1=10.0.0.9:7020@tcp0
+(a router that leads to another net) are for hosts that reach servers by routers (docs/routers.md).
 flock and localflock change the mount of `stria up` only: with flock its locks hold among all mounts, as
 those of other mounts always do; without, its kernel keeps them, and other mounts get none meanwhile.
 Always so, and therefore taken without effect: acl, user_xattr, lazystatfs, _netdev and what else
@@ -87,6 +89,8 @@ impl Mount {
     fn run_config(&self) -> anyhow::Result<Exit> {
         let Some(config) = self.config.load::<config::Mount>()? else { return Ok(Exit::Done) };
         let mut options = Options::new(Duration::from_secs(config.op_timeout_sec as u64));
+        options.nets = Nets::of(&config.nets, &config.routes)
+            .map_err(|why| Failure::unusable("mount", why, "correct it in the configuration"))?;
         options.apply_all(&config.options)?;
         options.apply_all(&self.options)?;
         let source = Source::of(&config.mgs, &config.fsname)

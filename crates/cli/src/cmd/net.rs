@@ -1,5 +1,6 @@
 //! `stria net`: the connections of servers and of a mount.
 
+mod list;
 mod stat;
 mod trace;
 
@@ -12,7 +13,7 @@ use crate::cmd::damage::Where;
 use crate::exit::Exit;
 use crate::reach::{MGS, Reach};
 
-/// Look at connections: what went over them, and each frame as it goes.
+/// Look at nets and connections: which NIDs there are and whether they answer, what went over connections, and each frame as it goes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: stria net stat /mnt/stria\nExample: stria net trace --dir /tmp/s --count 100"
@@ -24,6 +25,9 @@ pub struct Net {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    List(list::List),
+    Show(list::Show),
+    Ping(list::Ping),
     Stat(stat::Stat),
     Trace(trace::Trace),
 }
@@ -32,6 +36,9 @@ impl Net {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
         match self.verb {
+            Verb::List(c) => c.run(),
+            Verb::Show(c) => c.run(),
+            Verb::Ping(c) => c.run(),
             Verb::Stat(c) => c.run(),
             Verb::Trace(c) => c.run(),
         }

@@ -92,6 +92,7 @@ fn a_nid_that_nothing_can_reach_is_refused_with_what_is_known() {
 #[test]
 fn no_network_is_reached_unless_the_configuration_says_so() {
     for listen in [Mgs::example().listen, Mds::example().listen, Oss::example().listen] {
+        let [listen] = &listen.0[..] else { panic!("one address: {listen:?}") };
         let address: std::net::SocketAddr = listen.parse().unwrap();
         assert!(address.ip().is_loopback(), "{listen}");
     }

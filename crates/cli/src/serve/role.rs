@@ -15,6 +15,7 @@ use wire::map::ClusterMap;
 use crate::config;
 use crate::detach::Herald;
 use crate::exit::{Exit, Failure};
+use crate::nets::{Listen, Nets};
 use crate::options::Options;
 use crate::reach::{self, Source};
 use crate::serve::device::{Blank, DataWay};
@@ -77,6 +78,7 @@ pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
         store: store::Settings::default(),
         logs: &[],
         tls: config.tls,
+        nets: Nets::of(&config.nets, &config.routes).map_err(|e| anyhow::anyhow!(e))?,
     };
     targets(Role::Mdt, &devices, config.size, blank, DataWay::CACHED, at)
 }
@@ -99,6 +101,7 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
         },
         logs,
         tls: config.tls,
+        nets: Nets::of(&config.nets, &config.routes).map_err(|e| anyhow::anyhow!(e))?,
     };
     let patience = Duration::from_secs(config.io_timeout_sec.into());
     let way = DataWay { io: config.io.into(), patience };
@@ -109,13 +112,14 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
 struct Place<'a> {
     mgs: Vec<String>,
     fsname: &'a str,
-    listen: &'a str,
+    listen: &'a Listen,
     nids: Vec<String>,
     mdt: mds::Settings,
     store: store::Settings,
     /// Devices that hold only logs of OSTs.
     logs: &'a [PathBuf],
     tls: Option<String>,
+    nets: Nets,
 }
 
 fn targets(
@@ -144,9 +148,10 @@ fn targets(
         .collect::<Result<Vec<_>, _>>()
         .map_err(|e| anyhow::anyhow!(e))?;
     let nids = match at.nids.is_empty() {
-        true => vec![reachable(&server.nid(), &mgs_nids)?],
+        true => server.nids().iter().map(|nid| reachable(nid, &mgs_nids)).collect::<Result<_, _>>()?,
         false => at.nids,
     };
+    at.nets.or_environment()?.with_nids(&nids).apply(&servers.fabric);
     let mgs = MgsPeers::at(servers.fabric.clone(), mgs_nids);
     let node = Node { fsname: at.fsname, mgs, name: host_name(), nids, events: Some(&events) };
     // 2. Each target: open and recover, register, join, serve.
@@ -185,19 +190,23 @@ fn start_targets(
 }
 
 /// Files of servers hold users' data and the file system's secret: only their owner may read them.
-fn keep_files_private() {
+pub fn keep_files_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
 /// A server, and the thread that looks after its certificates.
 fn listen(
-    address: &str,
+    listen: &Listen,
     servers: &Servers,
     trust: Option<Arc<Trust>>,
 ) -> anyhow::Result<(Arc<Server>, Option<Watch>)> {
-    let server = Server::listen_within(address, servers.hub.clone(), Limits::default(), trust.clone());
+    let server = Server::listen_at(&listen.0, servers.hub.clone(), Limits::default(), trust.clone());
     let server = Arc::new(server.map_err(|e| {
-        Failure::failed(format!("listen on {address}"), e, "give an address of this machine and a free port")
+        Failure::failed(
+            format!("listen on {}", listen.0.join(", ")),
+            e,
+            "give an address of this machine and a free port",
+        )
     })?);
     let watch = match trust {
         Some(trust) => {
@@ -251,7 +260,7 @@ fn is_elsewhere(mgs_nids: &[String]) -> bool {
 }
 
 /// A server is never in use like a mount: any signal stops it cleanly, and a second one at once.
-fn serve_until_stopped(events: &Receiver<Event>) {
+pub fn serve_until_stopped(events: &Receiver<Event>) {
     // The channel cannot close: the thread that listens for signals lives as long as the process.
     while let Ok(event) = events.recv() {
         if let Event::Stop(_) = event {
@@ -280,6 +289,7 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     let what = format!("mount {}", wish.point.display());
     let trust = tls::trust(wish.tls.as_deref(), Part::Mount)?;
     let fabric = Fabric::with_trust(None, trust.clone());
+    wish.options.nets.clone().or_environment()?.apply(&fabric);
     let _watch = match trust {
         Some(trust) => {
             let fabric = fabric.clone();
@@ -390,6 +400,7 @@ fn connect(
     fabric.set_map(&map);
     let fs =
         map.fs_named(&wish.source.fsname).map(|f| f.id).context("the file system is in the usable map")?;
+    fabric.set_fs(fs);
     // 2. From here on newer maps are followed: a server that starts meanwhile has another address than in this map.
     let mounted: Arc<OnceLock<Arc<client::Fs>>> = Arc::default();
     let (following, known_version) = (mounted.clone(), map.version);

@@ -1,0 +1,366 @@
+//! The process of a router: its clusters and their maps, its control socket, and its end.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use net::nid::{Address, Nid};
+use net::router::{Policy, Router, RouterSettings};
+use net::routes::net_of;
+use net::{Answer, Bell, Fabric, Hub, Server, Service};
+use parking_lot::{Condvar, Mutex, RwLock};
+use pki::Trust;
+use types::{Code, Fault, FsId, Seq};
+use wire::map::ClusterMap;
+use wire::router::{RouterDrain, RouterStat};
+use wire::{Empty, Header, ReplyHead, Request, Wire, encode_reply};
+
+use crate::config;
+use crate::exit::{Exit, Failure};
+use crate::nets::Nets;
+use crate::reach::MGS;
+use crate::serve::prepare_process;
+use crate::serve::register::MgsPeers;
+use crate::serve::role::{keep_files_private, serve_until_stopped};
+use crate::tls::{self, Part, Watch};
+
+/// The control socket in the router's directory.
+pub const SOCKET: &str = "router.sock";
+/// Time between two looks for a newer map.
+const LOOK_EACH: Duration = Duration::from_secs(1);
+/// A greeting waits this long for a map that may have the NID. Looks for unknown NIDs are at least this far apart.
+const LOOK_WAIT_MAX: Duration = Duration::from_millis(400);
+/// Time between two samples of the history.
+const SAMPLE_EACH: Duration = Duration::from_secs(1);
+/// File systems in a row of the counters that no single one owns.
+const SHARED: &str = "shared";
+
+pub fn router(config: config::Router) -> anyhow::Result<Exit> {
+    crate::logs::start_for_servers();
+    prepare_process();
+    keep_files_private();
+    let (_sender, events) = crate::stop::listen()?;
+    fs::create_dir_all(&config.dir).with_context(|| format!("make {}", config.dir.display()))?;
+    let nets: Vec<String> = config.listen.iter().map(|nid| net_of(nid).to_owned()).collect();
+    let routes = Nets::of(&nets, &config.routes).map_err(|e| anyhow::anyhow!(e))?;
+    // 1. The clusters, with the maps of before.
+    let mut clusters = Vec::new();
+    for cluster in &config.cluster {
+        clusters.push(Arc::new(Cluster::new(cluster, &config.dir, routes.clone())?));
+    }
+    let clusters: Arc<[Arc<Cluster>]> = clusters.into();
+    let trusts: Vec<Arc<Trust>> = clusters.iter().filter_map(|c| c.trust.clone()).collect();
+    // 2. Circuits.
+    let router = Router::start(RouterSettings {
+        listen: config.listen.clone(),
+        trusts: trusts.clone(),
+        allows_plain: clusters.iter().any(|cluster| cluster.trust.is_none()),
+        circuits_max: config.circuits_max as usize,
+        policy: Arc::new(Judge(clusters.clone())),
+    });
+    let router = Arc::new(router.map_err(|e| {
+        let what = format!("listen on {}", config.listen.join(", "));
+        Failure::failed(what, e, "give addresses of this machine, one per net, and free ports")
+    })?);
+    // 3. Its own upkeep.
+    let mut watches = Vec::new();
+    for trust in trusts {
+        let router = router.clone();
+        watches.push(Watch::start(trust, move || router.recheck())?);
+    }
+    let keepers: Vec<Keeper> = clusters.iter().map(Keeper::start).collect::<Result<_, _>>()?;
+    let sampler = Sampler::start(router.clone())?;
+    let control = control(&config.dir, &router)?;
+    tracing::info!(nids = ?router.nids(), clusters = clusters.len(), "router is ready");
+    serve_until_stopped(&events);
+    control.stop();
+    drop((keepers, sampler, watches));
+    router.stop();
+    Ok(Exit::Done)
+}
+
+/// A cluster whose hosts may pass.
+struct Cluster {
+    /// `None`: its hosts have no certificates.
+    name: Option<String>,
+    trust: Option<Arc<Trust>>,
+    fabric: Arc<Fabric>,
+    mgs: Vec<String>,
+    /// Where its last map is kept.
+    path: PathBuf,
+    known: RwLock<Known>,
+    /// Rung for a look out of turn.
+    bell: Bell,
+    looks: Mutex<Looks>,
+    looked: Condvar,
+}
+
+/// What the map says of NIDs.
+#[derive(Default)]
+struct Known {
+    version: u64,
+    /// The file systems of the nodes, and none for routers.
+    nids: HashMap<String, Vec<FsId>>,
+    names: HashMap<FsId, String>,
+}
+
+#[derive(Default)]
+struct Looks {
+    count: u64,
+    /// The last look that an unknown NID asked for.
+    wanted_at: Option<Instant>,
+    is_ending: bool,
+}
+
+impl Cluster {
+    fn new(config: &config::RouterCluster, dir: &Path, nets: Nets) -> anyhow::Result<Cluster> {
+        let trust = tls::trust(config.tls.as_deref(), Part::Server)?;
+        if let Some(trust) = &trust
+            && trust.identity().role != pki::Role::Router
+        {
+            let what = trust.identity().uri();
+            let why = "it is no router's certificate, so hosts would refuse this router";
+            let next = "make one with `stria cluster add-node HOST --role router`";
+            return Err(Failure::unusable(what, why, next).into());
+        }
+        let name = trust.as_ref().map(|trust| trust.identity().cluster.to_string());
+        let fabric = Fabric::with_trust(None, trust.clone());
+        nets.apply(&fabric);
+        let mgs = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
+        let mgs = mgs.map_err(|e| anyhow::anyhow!(e))?;
+        // Clusters without certificates are told apart by their management service.
+        let label = name.clone().unwrap_or_else(|| format!("plain-{}", mgs.join("-")));
+        let label: String = label.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let cluster = Cluster {
+            name,
+            trust,
+            fabric,
+            mgs,
+            path: dir.join(format!("map-{label}")),
+            known: RwLock::default(),
+            bell: Bell::default(),
+            looks: Mutex::default(),
+            looked: Condvar::new(),
+        };
+        match fs::read(&cluster.path).ok().map(|bytes| ClusterMap::from_bytes(&bytes)) {
+            Some(Ok(map)) => cluster.take(&map),
+            Some(Err(_)) => {
+                tracing::warn!(path = %cluster.path.display(), "the map of before is not readable")
+            }
+            None => {}
+        }
+        Ok(cluster)
+    }
+
+    fn take(&self, map: &ClusterMap) {
+        self.fabric.set_map(map);
+        let mut known = Known { version: map.version, ..Known::default() };
+        for node in &map.nodes {
+            let mut of: Vec<FsId> = map.targets.iter().filter(|t| t.node == node.id).map(|t| t.fs).collect();
+            of.sort();
+            of.dedup();
+            // A node whose targets have all left is no destination any more.
+            if of.is_empty() {
+                continue;
+            }
+            for nid in &node.nids {
+                known.nids.entry(nid.clone()).or_default().extend(&of);
+            }
+        }
+        for route in &map.routes {
+            known.nids.entry(route.gateway.clone()).or_default();
+        }
+        known.names = map.file_systems.iter().map(|fs| (fs.id, fs.name.clone())).collect();
+        *self.known.write() = known;
+    }
+
+    /// Asks for a newer map, and keeps it.
+    fn look(&self) {
+        let version = self.known.read().version;
+        let mgs = MgsPeers::at(self.fabric.clone(), self.mgs.clone());
+        match mgs.map(version, false) {
+            Ok(Some(map)) => {
+                self.take(&map);
+                let fresh = self.path.with_extension("new");
+                let kept = fs::write(&fresh, map.to_bytes()).and_then(|()| fs::rename(&fresh, &self.path));
+                if let Err(e) = kept {
+                    tracing::warn!(path = %self.path.display(), "the map is not kept for the next start: {e}");
+                }
+            }
+            Ok(None) => {}
+            Err(e) => tracing::debug!("the management service does not answer: {e:#}"),
+        }
+        self.looks.lock().count += 1;
+        self.looked.notify_all();
+    }
+
+    /// Waits for a map that may be newer, unless one was asked for just before.
+    fn look_again(&self) {
+        let mut looks = self.looks.lock();
+        let now = Instant::now();
+        if looks.wanted_at.is_some_and(|at| now.saturating_duration_since(at) < LOOK_WAIT_MAX) {
+            return;
+        }
+        looks.wanted_at = Some(now);
+        let count = looks.count;
+        self.bell.ring();
+        while looks.count == count && !looks.is_ending {
+            if self.looked.wait_until(&mut looks, now + LOOK_WAIT_MAX).timed_out() {
+                return;
+            }
+        }
+    }
+
+    fn find(&self, nid: &str, fs: FsId) -> Option<String> {
+        let known = self.known.read();
+        let of = match known.nids.get(nid) {
+            Some(of) => of,
+            None if is_same_host(&self.mgs, nid) => return Some("mgs".into()),
+            None => return None,
+        };
+        let named = match of[..] {
+            _ if of.contains(&fs) => Some(fs),
+            [only] => Some(only),
+            _ => None,
+        };
+        Some(named.and_then(|fs| known.names.get(&fs).cloned()).unwrap_or_else(|| SHARED.into()))
+    }
+}
+
+/// A management service may be named by its host, and by its address elsewhere.
+fn is_same_host(known: &[String], nid: &str) -> bool {
+    let addresses = |nid: &str| match Nid::parse(nid).ok()?.address {
+        Address::Tcp(text) => Some(text.to_socket_addrs().ok()?.collect::<HashSet<_>>()),
+        Address::Unix(_) => None,
+    };
+    if known.iter().any(|other| other == nid) {
+        return true;
+    }
+    let Some(wanted) = addresses(nid) else { return false };
+    known.iter().any(|other| {
+        net_of(other) == net_of(nid) && addresses(other).is_some_and(|have| !have.is_disjoint(&wanted))
+    })
+}
+
+/// net-G1: the NIDs of a cluster's map, and of its management service.
+struct Judge(Arc<[Arc<Cluster>]>);
+
+impl Policy for Judge {
+    fn judge(&self, cluster: Option<&str>, nid: &str, fs: FsId) -> Result<String, String> {
+        let of = || self.0.iter().filter(|c| c.name.as_deref() == cluster);
+        if let Some(found) = of().find_map(|c| c.find(nid, fs)) {
+            return Ok(found);
+        }
+        // A server that has just registered is in a newer map.
+        of().for_each(|c| c.look_again());
+        of().find_map(|c| c.find(nid, fs)).ok_or_else(|| match cluster {
+            Some(name) => format!("it is no NID of cluster {name}"),
+            None => "it is no NID of a cluster without certificates".into(),
+        })
+    }
+}
+
+/// Keeps a cluster's map up to date.
+struct Keeper {
+    cluster: Arc<Cluster>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    fn start(cluster: &Arc<Cluster>) -> anyhow::Result<Keeper> {
+        let own = cluster.clone();
+        let keep = move || {
+            while !own.looks.lock().is_ending {
+                own.look();
+                own.bell.wait(LOOK_EACH);
+            }
+        };
+        let thread = std::thread::Builder::new().name("map".into()).spawn(keep)?;
+        Ok(Keeper { cluster: cluster.clone(), thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.cluster.looks.lock().is_ending = true;
+        self.cluster.fabric.abort();
+        self.cluster.bell.ring();
+        self.cluster.looked.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that keeps a cluster's map had panicked; report the lines above");
+        }
+    }
+}
+
+/// Samples the counters each second.
+struct Sampler {
+    end: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sampler {
+    fn start(router: Arc<Router>) -> anyhow::Result<Sampler> {
+        let end = Arc::new(Bell::default());
+        let bell = end.clone();
+        let sample = move || {
+            while !bell.wait(SAMPLE_EACH) {
+                router.sample();
+            }
+        };
+        let thread = std::thread::Builder::new().name("sample".into()).spawn(sample)?;
+        Ok(Sampler { end, thread: Some(thread) })
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.end.ring();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that samples the counters had panicked; report the lines above");
+        }
+    }
+}
+
+/// Serves `stria router stat` and `drain`. Only the user of the router can reach the socket in its directory.
+struct Control(Arc<Router>);
+
+fn control(dir: &Path, router: &Arc<Router>) -> anyhow::Result<Server> {
+    let hub = Hub::new();
+    hub.add(MGS, Arc::new(Control(router.clone())));
+    let path = dir.join(SOCKET);
+    Server::listen(&format!("unix:{}", path.display()), hub)
+        .with_context(|| format!("listen on {}; another router may run there", path.display()))
+}
+
+impl Service for Control {
+    fn serve(&self, head: &Header, body: &[u8], _: &[u8], answer: &mut Answer<'_>) {
+        let done = ReplyHead::done(Seq(0), Seq(0));
+        let reply = match head.call {
+            RouterStat::CALL => RouterStat::from_bytes(body).ok().map(|request| {
+                let mut stat = self.0.stat();
+                let skip = stat.history.len().saturating_sub(request.history as usize);
+                stat.history.drain(..skip);
+                encode_reply(&done, Some(&stat))
+            }),
+            RouterDrain::CALL => RouterDrain::from_bytes(body).ok().map(|request| {
+                tracing::info!(is_on = request.is_on, within_ms = request.within_ms, "drain");
+                self.0.drain(request.is_on.then(|| Duration::from_millis(request.within_ms)));
+                encode_reply(&done, Some(&Empty {}))
+            }),
+            _ => None,
+        };
+        answer.body = reply.unwrap_or_else(|| {
+            let fault = Fault::new(Code::Unsupported, "a router does not know this request");
+            encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>)
+        });
+    }
+}
