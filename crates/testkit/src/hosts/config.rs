@@ -38,6 +38,15 @@ pub fn text(plan: &Plan, part: &Part, dir: &Path, tls: Option<&Path>) -> Result<
     Ok(format!("{body}{tls}{}", plan.more_of(part)))
 }
 
+/// The configuration of a router with `tls`, the folders of its certificates, for `cargo xtask hosts`.
+pub fn router_config(plan: &Plan, host: &str, tls: &[std::path::PathBuf]) -> Result<String> {
+    let nids = plan.nids(&Part::router(host))?.join(", ");
+    bail!(
+        "router on {host} ({nids}, {} certificates): this version of Stria has no routers; leave --routers away",
+        tls.len()
+    )
+}
+
 /// Where a part of the kind `Mount` mounts.
 pub fn mount_point(part: &Part, dir: &Path) -> std::path::PathBuf {
     let (cluster, name) = part.place();

@@ -186,7 +186,14 @@ impl Site {
         for now in 0..=3 {
             let mut parts = self.plan.parts();
             parts.retain(|part| stage(part) == now && !self.running.contains_key(part));
-            parts.iter().try_for_each(|part| self.start_without_wait(part))?;
+            for part in &parts {
+                let is_first = !self.log_path(part)?.exists();
+                self.start_without_wait(part)?;
+                // Targets get their indices in the order of the plan.
+                if is_first && now == 2 {
+                    self.wait_ready(part)?;
+                }
+            }
             parts.iter().try_for_each(|part| self.wait_ready(part))?;
         }
         Ok(())
@@ -232,20 +239,19 @@ impl Site {
     }
 
     fn is_ready(&self, part: &Part) -> Result<bool> {
-        if let Part::Mount { host, .. } = part {
-            let point = self.mount_point(part, host);
-            // As `Cluster::wait_mounted`: not `stat`, which the kernel may answer from its cache although the process is dead.
-            return Ok(
-                is_mounted(&point) && rustix::fs::statfs(&point).is_ok_and(|s| s.f_type == FUSE_SUPER_MAGIC)
-            );
-        }
         let run = self.running.get(part).with_context(|| format!("{part} does not run"))?;
         let mut log = File::open(self.log_path(part)?)?;
         log.seek(SeekFrom::Start(run.log_start))?;
         let mut said = Vec::new();
         log.read_to_end(&mut said)?;
         let said = String::from_utf8_lossy(&said);
-        Ok(said.contains(": ready ") || said.contains(" is ready "))
+        let Part::Mount { host, .. } = part else {
+            return Ok(said.contains(": ready ") || said.contains(" is ready "));
+        };
+        // As `Cluster::wait_mounted`: not `stat`, which the kernel may answer from its cache although the process is dead.
+        let point = self.mount_point(part, host);
+        let answers = || rustix::fs::statfs(&point).is_ok_and(|s| s.f_type == FUSE_SUPER_MAGIC);
+        Ok(said.contains(": mounted ") && is_mounted(&point) && answers())
     }
 
     /// A command on a host with the environment of its parts.

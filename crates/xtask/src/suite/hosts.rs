@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use testkit::hosts::{Part, Plan, Site};
+use testkit::hosts::{Hosts, Part, Plan, Site, Spec};
 use testkit::{Rng, Wiring};
 
 use super::semantics::wait_until;
@@ -18,6 +18,7 @@ use super::{Bench, Needs, Test, skip};
 
 pub const OWN: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("hosts::two_hosts_see_each_others_files", two_hosts)),
+    (Needs::Only(Wiring::Tcp), ("hosts::hosts_lose_their_power_and_come_back", power_lost)),
     (Needs::Only(Wiring::Tcp), ("hosts::a_clients_link_is_away_under_writes", client_away)),
     (Needs::Only(Wiring::Tcp), ("hosts::answers_of_a_server_are_lost_under_writes", answers_lost)),
 ];
@@ -28,23 +29,21 @@ const FS: &str = "alpha/work";
 const FILES: usize = 40;
 const LARGE_BYTES: usize = 6_000_011;
 
-/// Makes a site of a plan. Where network namespaces cannot be made, the test is skipped with the reason.
+/// Makes a site of a plan. Where hosts cannot be made (not root, a program is missing, no namespaces), the test is skipped with the reason.
 pub fn site(b: &Bench, plan: Plan) -> Result<Site> {
-    match Site::start(b.cluster.bin(), &b.cluster.dir.join("site"), plan) {
-        Err(e) => match e.downcast_ref::<io::Error>().map(io::Error::kind) {
-            Some(io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => skip(format!("{e:#}")),
-            _ => Err(e),
-        },
-        Ok(site) => Ok(site),
+    // An error of the site itself must not pass for that.
+    if let Err(e) = Hosts::make(&Spec::new().host("probe", &["tcp0"])) {
+        return skip(e.to_string());
     }
+    Site::start(b.cluster.bin(), &b.cluster.dir.join("site"), plan)
 }
 
 /// Two client hosts and two server hosts on one net, with certificates.
-fn small(b: &Bench) -> Result<Site> {
+fn small() -> Plan {
     let hosts = ["c0", "c1", "s0", "s1"];
     let plan = hosts.iter().fold(Plan::new(), |plan, host| plan.host(host, &["tcp0"]));
     let plan = plan.cluster("alpha", "s0").fs(FS, "s0", &["s1"]).osts(2, "1G");
-    site(b, plan.mount(FS, "c0").mount(FS, "c1"))
+    plan.mount(FS, "c0").mount(FS, "c1")
 }
 
 fn content(rng: &mut Rng, length: usize) -> Vec<u8> {
@@ -55,7 +54,9 @@ fn content(rng: &mut Rng, length: usize) -> Vec<u8> {
 
 /// [S-several-mounts] A file that one host has written has the same bytes on the other, and names change for both.
 fn two_hosts(b: &mut Bench) -> Result<()> {
-    let site = small(b)?;
+    // Another cluster on the same hosts has a file system of the same name.
+    let plan = small().cluster("beta", "s1").fs("beta/work", "s1", &["s1"]).mount("beta/work", "c1");
+    let mut site = site(b, plan)?;
     let mounts = [site.mount(FS, "c0")?, site.mount(FS, "c1")?];
     let mut rng = b.rng();
     let mut files = BTreeMap::new();
@@ -89,12 +90,60 @@ fn two_hosts(b: &mut Bench) -> Result<()> {
         let log = site.log(&part)?;
         ensure!(log.contains("connections over TCP use TLS"), "{part}: {log}");
     }
-    Ok(())
+    // 4. The other cluster's file system has nothing of it, and its administrator is none here.
+    ensure_eq(fs::read_dir(site.mount("beta/work", "c1")?)?.count(), 0, "names of the other file system")?;
+    let mut foreign = site.command("c0", site.bin())?;
+    foreign.args(["status", "--mgs", &mgs]).env("STRIA_TLS", site.administrator("beta")?);
+    ensure!(!foreign.output()?.status.success(), "an administrator of another cluster is answered");
+    site.stop_all()
+}
+
+/// [S-kill] All processes of a host are killed at once, first of the servers', then of a client's, and started again.
+fn power_lost(b: &mut Bench) -> Result<()> {
+    let mut site = site(b, small())?;
+    let (mount, other) = (site.mount(FS, "c0")?, site.mount(FS, "c1")?);
+    let bytes = content(&mut b.rng(), LARGE_BYTES);
+    fs::write(mount.join("f"), &bytes)?;
+    File::open(mount.join("f"))?.sync_all()?;
+    for (host, count) in [("s1", 1), ("s0", 2)] {
+        ensure_eq(site.kill_host(host)?.len(), count, &format!("processes of {host}"))?;
+        ensure_eq(site.running_on(host), vec![], host)?;
+        site.start_all()?;
+        ensure_eq(site.running_on(host).len(), count, &format!("processes of {host}, again"))?;
+        // A server that starts again waits for all its sessions. At the same time, as an idle mount comes back with its next keep-alive.
+        std::thread::scope(|scope| -> Result<()> {
+            let look = scope.spawn(|| fs::read(other.join("f")));
+            ensure_same(&fs::read(mount.join("f"))?, &bytes, &format!("after {host} was killed"))?;
+            let seen = look.join().expect("a read does not panic")?;
+            ensure_same(&seen, &bytes, &format!("on the other host, after {host} was killed"))
+        })?;
+        fs::write(other.join(host), &bytes)?;
+        ensure_same(&fs::read(mount.join(host))?, &bytes, &format!("written after {host} was killed"))?;
+    }
+    // A stopped process keeps its callers waiting, and they go on with it.
+    let oss = Part::oss(FS, "s1");
+    site.freeze(&oss)?;
+    let written = std::thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            fs::write(mount.join("waits"), &bytes).and_then(|()| File::open(mount.join("waits"))?.sync_all())
+        });
+        let stopped = wait_until("the process is stopped", || {
+            let pid = site.pid(&oss).context("it runs")?;
+            Ok(fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T "))
+        });
+        stopped.and(site.thaw(&oss)).and(write.join().expect("a write does not panic").map_err(Into::into))
+    });
+    written?;
+    ensure_same(&fs::read(other.join("waits"))?, &bytes, "written over a stopped server")?;
+    // The dead mount is replaced. A look into it would wait until the leases of the killed one have ended.
+    ensure_eq(site.kill_host("c0")?, vec![Part::mount(FS, "c0")], "processes of c0")?;
+    site.start_all()?;
+    site.ensure_all_run()
 }
 
 /// [S-deadline] The link of a client's host is away for 3 s: its programs wait and get no error, and what they wrote is there.
 fn client_away(b: &mut Bench) -> Result<()> {
-    let site = small(b)?;
+    let site = site(b, small())?;
     under_writes(&site, "a client's link", || {
         site.hosts().link_down("c0", "tcp0")?;
         std::thread::sleep(LINK_AWAY);
@@ -104,7 +153,7 @@ fn client_away(b: &mut Bench) -> Result<()> {
 
 /// [S-deadline] A server receives requests, and its answers are lost for 2 s: each request is carried out once.
 fn answers_lost(b: &mut Bench) -> Result<()> {
-    let site = small(b)?;
+    let site = site(b, small())?;
     for server in ["s1", "s0"] {
         under_writes(&site, &format!("answers of {server}"), || {
             site.hosts().blackhole(server, "c0")?;
