@@ -72,7 +72,7 @@ pub struct Cluster {
 }
 
 /// `statfs` of a file system behind FUSE (linux/magic.h).
-const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
+pub(crate) const FUSE_SUPER_MAGIC: rustix::fs::FsWord = 0x6573_5546;
 
 /// Set, clusters over TCP have certificates.
 pub const TLS_VARIABLE: &str = "STRIA_SUITE_TLS";

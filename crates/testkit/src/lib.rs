@@ -1,7 +1,8 @@
-//! The test kit: clusters of real processes to be killed, thousands of sessions at them, clusters in this process whose power can be
+//! The test kit: clusters of real processes to be killed, hosts as network namespaces, thousands of sessions, clusters in this process whose power can be
 //! cut, and seeded randomness.
 
 pub mod cluster;
+pub mod hosts;
 pub mod linear;
 pub mod load;
 pub mod rng;

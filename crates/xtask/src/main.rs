@@ -1,6 +1,7 @@
 //! `cargo xtask`: what a developer does with this repository beside building it.
 
 mod bars;
+mod hosts;
 mod load;
 mod locker;
 mod long;
@@ -59,6 +60,9 @@ enum Task {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Hosts as network namespaces with clusters, mounts and limited links (release build): prints a table, runs a command or waits for Enter,
+    /// and takes everything down. Needs root, and the packages iproute2 and util-linux.
+    Hosts(hosts::Settings),
     /// Measures the bars of speed on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
     /// `ost`: the OST engine against fio. `mds`: the metadata service against ext4, an echo server and the null file system. These two fail if a
     /// bar is not met. `share`: one mount against two mounts over TCP. Needs root and about 14 GB of disk, or 8 for ost.
@@ -165,6 +169,7 @@ fn main() -> Result<()> {
         Task::Cluster { osts, ost_size, dir } => {
             cluster(Shape { wiring: Wiring::Tcp, osts, ost_size, tls: false }, &work_dir(dir))
         }
+        Task::Hosts(settings) => hosts::run(&binary()?, &settings),
         Task::Load { sessions, seconds, dir } => load::load(&binary()?, &work_dir(dir), sessions, seconds),
         Task::LoadWorker(args) => load::work(args),
         Task::Locker => locker::run(),
@@ -238,7 +243,7 @@ fn bars_dir(dir: Option<PathBuf>) -> PathBuf {
     dir.unwrap_or_else(|| std::env::temp_dir().join("stria-bars"))
 }
 
-fn work_dir(dir: Option<PathBuf>) -> PathBuf {
+pub fn work_dir(dir: Option<PathBuf>) -> PathBuf {
     dir.unwrap_or_else(|| std::env::temp_dir().join("stria-suites"))
 }
 

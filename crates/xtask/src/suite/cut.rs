@@ -1,24 +1,22 @@
-//! Cuts of the network: each server and the mount are hosts of their own (network namespaces on one bridge), and a host's link goes away under
-//! load.
+//! Cuts of the network: each server and the mount are on hosts of their own (`testkit::hosts`), and a host's link goes away under load.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use testkit::{Wiring, is_mounted};
+use testkit::Wiring;
+use testkit::hosts::{Plan, Site};
 
-use super::semantics::wait_until;
-use super::sys::run;
-use super::{Bench, Needs, Test, skip};
+use super::{Bench, Needs, Test};
 
 pub const OWN: &[(Needs, Test)] =
     &[(Needs::Only(Wiring::Tcp), ("cut::calls_go_on_after_a_link_was_away", link_away))];
 
+const FS: &str = "cut/cut";
 /// How long a link is away.
 const AWAY: Duration = Duration::from_secs(2);
 /// Longest stall that the test accepts. The bar, which is reported and not asserted, is 4 s.
@@ -26,87 +24,6 @@ const STALL_MAX: Duration = Duration::from_secs(20);
 const BAR: Duration = Duration::from_secs(4);
 /// Direct reads and writes.
 const PAGE: usize = 4096;
-
-/// Hosts on one bridge; removed when dropped.
-struct Net {
-    /// Begins the names of its namespaces.
-    name: String,
-    hosts: Vec<&'static str>,
-}
-
-impl Net {
-    fn new(hosts: &[&'static str]) -> Result<Net> {
-        let net = Net { name: format!("stria{}", std::process::id()), hosts: hosts.to_vec() };
-        let bridge = net.ns("bridge");
-        ip(&["netns", "add", &bridge])?;
-        ip(&["-n", &bridge, "link", "add", "br0", "type", "bridge"])?;
-        ip(&["-n", &bridge, "link", "set", "br0", "up"])?;
-        for (n, host) in hosts.iter().enumerate() {
-            let ns = net.ns(host);
-            ip(&["netns", "add", &ns])?;
-            ip(&["-n", &ns, "link", "set", "lo", "up"])?;
-            ip(&["-n", &ns, "link", "add", "eth0", "type", "veth", "peer", "name", host, "netns", &bridge])?;
-            ip(&["-n", &bridge, "link", "set", host, "master", "br0", "up"])?;
-            ip(&["-n", &ns, "addr", "add", &format!("{}/24", address(n)), "dev", "eth0"])?;
-            ip(&["-n", &ns, "link", "set", "eth0", "up"])?;
-        }
-        Ok(net)
-    }
-
-    fn ns(&self, host: &str) -> String {
-        format!("{}-{host}", self.name)
-    }
-
-    /// The bridge's end of a host's link: the host itself sees nothing but silence.
-    fn set(&self, host: &str, state: &str) -> Result<()> {
-        ip(&["-n", &self.ns("bridge"), "link", "set", host, state])
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for host in self.hosts.iter().chain(&["bridge"]) {
-            // One that was not made yet needs no removal.
-            let _ = ip(&["netns", "delete", &self.ns(host)]);
-        }
-    }
-}
-
-fn ip(args: &[&str]) -> Result<()> {
-    run("ip", args, Path::new("/")).map(drop)
-}
-
-fn address(n: usize) -> String {
-    format!("10.99.0.{}", n + 1)
-}
-
-/// A process on a host.
-struct Process(Child);
-
-impl Process {
-    fn start(net: &Net, host: &str, bin: &Path, args: &[&str], log: &Path) -> Result<Process> {
-        let log = File::options().create(true).append(true).open(log)?;
-        // Only the network is the host's: a mount is seen everywhere.
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", net.ns(host))).arg("--").arg(bin).args(args);
-        let command = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        Ok(Process(command.spawn().context("nsenter (util-linux)")?))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let until = Instant::now() + Duration::from_secs(15);
-        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The longest call of each kind.
 struct Stall {
@@ -174,49 +91,17 @@ fn under_load(mount: &Path, during: impl FnOnce() -> Result<()>) -> Result<Vec<S
 
 /// [S-deadline] The link of a server's host is away for 2 s: calls wait, and go on without an error.
 fn link_away(b: &mut Bench) -> Result<()> {
-    let net = match Net::new(&["mgs", "mds", "oss", "client"]) {
-        Ok(net) => net,
-        Err(e) => return skip(format!("no network namespaces here: {e:#}")),
-    };
-    let dir = b.cluster.dir.join("cut");
-    fs::create_dir_all(&dir)?;
-    let mount = dir.join("mnt");
-    fs::create_dir_all(&mount)?;
-    let (d, m) = (dir.display(), mount.display());
-    let mgs = format!("{}:7010@tcp0", address(0));
-    let listen = |n: usize| format!("listen = \"{}:7010\"\n", address(n));
-    let common = format!("mgs = [\"{mgs}\"]\nfsname = \"cut\"\n");
-    let configs = [
-        ("mgs", format!("{}dir = \"{d}/mgs\"\n", listen(0))),
-        ("mds", format!("{common}{}device = \"{d}/mdt.img\"\nsize = \"1G\"\n", listen(1))),
-        ("oss", format!("{common}{}devices = [\"{d}/ost.img\"]\nsize = \"2G\"\n", listen(2))),
-        ("mount", format!("{common}mountpoint = \"{m}\"\n")),
-    ];
-    let mut processes = Vec::new();
-    for (role, text) in &configs {
-        let config = dir.join(format!("{role}.toml"));
-        fs::write(&config, text)?;
-        let host = if *role == "mount" { "client" } else { role };
-        let (log, config) = (dir.join(format!("{role}.log")), config.display().to_string());
-        let mut args = vec![*role, "--config", &config];
-        args.extend((*role != "mount").then_some("--format"));
-        processes.push(Process::start(&net, host, b.cluster.bin(), &args, &log)?);
-        wait_until(&format!("{role} is up: {}", log.display()), || match *role {
-            "mount" => Ok(is_mounted(&mount)),
-            _ => Ok(fs::read_to_string(&log)?.contains("ready")),
-        })?;
-    }
-    let outcome = cut_each(&net, &mount);
-    run("umount", &[&mount.display().to_string()], Path::new("/"))?;
-    // The mount first, the management service last.
-    while let Some(process) = processes.pop() {
-        drop(process);
-    }
-    outcome?;
-    Ok(fs::remove_dir_all(&dir)?)
+    let hosts = ["mgs", "mds", "oss", "client"];
+    let plan = hosts.iter().fold(Plan::new(), |plan, host| plan.host(host, &["tcp0"]));
+    let plan = plan.cluster("cut", "mgs").fs(FS, "mds", &["oss"]).mount(FS, "client").osts(1, "2G");
+    let has_tls = std::env::var_os(testkit::cluster::TLS_VARIABLE).is_some();
+    let mut site = super::hosts::site(b, if has_tls { plan } else { plan.without_tls() })?;
+    cut_each(&site).with_context(|| site.log_tails())?;
+    site.stop_all()
 }
 
-fn cut_each(net: &Net, mount: &Path) -> Result<()> {
+fn cut_each(site: &Site) -> Result<()> {
+    let mount = &site.mount(FS, "client")?;
     for (kind, _) in CALLS {
         fs::create_dir_all(mount.join(kind.replace(' ', "-")))?;
     }
@@ -226,9 +111,9 @@ fn cut_each(net: &Net, mount: &Path) -> Result<()> {
     for host in ["mds", "oss"] {
         let stalls = under_load(mount, || {
             std::thread::sleep(Duration::from_millis(500));
-            net.set(host, "down")?;
+            site.hosts().link_down(host, "tcp0")?;
             std::thread::sleep(AWAY);
-            net.set(host, "up")?;
+            site.hosts().link_up(host, "tcp0")?;
             std::thread::sleep(AWAY * 2);
             Ok(())
         })?;

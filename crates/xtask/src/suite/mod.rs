@@ -23,6 +23,7 @@ mod guard;
 mod guards;
 mod handles;
 mod host;
+mod hosts;
 mod idmap;
 mod json;
 mod kinds;
@@ -232,6 +233,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(guard::OWN);
     tests.extend_from_slice(cut::OWN);
     tests.extend_from_slice(tls::OWN);
+    tests.extend_from_slice(hosts::OWN);
     tests
 }
 

@@ -1,0 +1,102 @@
+//! The configuration files of a site's processes.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use super::plan::{Part, Plan};
+
+/// The configuration of a part that is no router. `dir` is for its files; `tls` is the folder of its certificate, if it has one.
+pub fn text(plan: &Plan, part: &Part, dir: &Path, tls: Option<&Path>) -> Result<String> {
+    let host = plan.host_of(part)?;
+    let tls = match tls {
+        Some(folder) => format!("tls = {}\n", quoted(folder)),
+        // The machine may have certificates of its own.
+        None => "tls = \"off\"\n".into(),
+    };
+    let source = |with_address: bool| -> Result<String> {
+        let (Some(cluster), Some(name)) = part.place() else { return Ok(String::new()) };
+        let mgs = plan.mgs_nids(cluster, host)?;
+        let address = if with_address { addresses(plan, part)? } else { String::new() };
+        Ok(format!("mgs = {mgs:?}\nfsname = \"{name}\"\n{address}"))
+    };
+    let stem = part.file_stem();
+    let body = match part {
+        Part::Router { .. } => bail!("{part}: its configuration is given by `Site::configure_router`"),
+        Part::Mgs { .. } => format!("{}dir = {}\n", addresses(plan, part)?, quoted(&dir.join(&stem))),
+        Part::Mds { .. } => {
+            format!("{}device = {}\nsize = \"4G\"\n", source(true)?, quoted(&dir.join(format!("{stem}.img"))))
+        }
+        Part::Oss { .. } => {
+            let device = |n| quoted(&dir.join(format!("{stem}.{n}.img")));
+            let devices: Vec<String> = (0..plan.osts_per_server()).map(device).collect();
+            let (devices, size) = (devices.join(", "), plan.ost_size());
+            format!("{}devices = [{devices}]\nsize = \"{size}\"\n", source(true)?)
+        }
+        Part::Mount { .. } => format!("{}mountpoint = {}\n", source(false)?, quoted(&mount_point(part, dir))),
+    };
+    Ok(format!("{body}{tls}{}", plan.more_of(part)))
+}
+
+/// The configuration of a router with `tls`, the folders of its certificates, for `cargo xtask hosts`.
+pub fn router_config(plan: &Plan, host: &str, tls: &[std::path::PathBuf]) -> Result<String> {
+    let nids = plan.nids(&Part::router(host))?.join(", ");
+    bail!(
+        "router on {host} ({nids}, {} certificates): this version of Stria has no routers; leave --routers away",
+        tls.len()
+    )
+}
+
+/// Where a part of the kind `Mount` mounts.
+pub fn mount_point(part: &Part, dir: &Path) -> std::path::PathBuf {
+    let (cluster, name) = part.place();
+    dir.join(format!("{}-{}", cluster.unwrap_or_default(), name.unwrap_or_default()))
+}
+
+/// A server on one net listens at its address there. One on several nets listens on all, and its NIDs are given.
+fn addresses(plan: &Plan, part: &Part) -> Result<String> {
+    let nids = plan.nids(part)?;
+    match (&nids[..], part) {
+        ([nid], _) => Ok(format!("listen = \"{nid}\"\n")),
+        (_, Part::Mgs { .. }) => Ok(format!("listen = \"0.0.0.0:{}\"\n", plan.port(part)?.unwrap_or(0))),
+        _ => Ok(format!("listen = \"0.0.0.0:{}\"\nnids = {nids:?}\n", plan.port(part)?.unwrap_or(0))),
+    }
+}
+
+/// A path as TOML.
+fn quoted(path: &Path) -> String {
+    format!("{:?}", path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_listens_at_the_addresses_of_its_host_and_a_mount_asks_the_service_on_its_net() {
+        let plan = Plan::new()
+            .host("c0", &["tcp1"])
+            .host("s0", &["tcp0", "tcp1"])
+            .cluster("alpha", "s0")
+            .fs("alpha/work", "s0", &["s0"])
+            .mount("alpha/work", "c0")
+            .osts(2, "1G")
+            .more(Part::mount("alpha/work", "c0"), "op_timeout_sec = 20");
+        let of = |part: Part| text(&plan, &part, Path::new("/d"), Some(Path::new("/t"))).unwrap();
+        assert_eq!(
+            of(Part::mgs("alpha")),
+            "listen = \"0.0.0.0:7010\"\ndir = \"/d/mgs-alpha\"\ntls = \"/t\"\n"
+        );
+        assert_eq!(
+            of(Part::oss("alpha/work", "s0")),
+            "mgs = [\"10.0.0.2:7010@tcp0\", \"10.1.0.2:7010@tcp1\"]\nfsname = \"work\"\nlisten = \"0.0.0.0:7300\"\n\
+             nids = [\"10.0.0.2:7300@tcp0\", \"10.1.0.2:7300@tcp1\"]\n\
+             devices = [\"/d/oss-alpha-work.0.img\", \"/d/oss-alpha-work.1.img\"]\nsize = \"1G\"\ntls = \"/t\"\n"
+        );
+        assert_eq!(
+            of(Part::mount("alpha/work", "c0")),
+            "mgs = [\"10.1.0.2:7010@tcp1\"]\nfsname = \"work\"\nmountpoint = \"/d/alpha-work\"\ntls = \"/t\"\n\
+             op_timeout_sec = 20\n"
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Hosts on a net (`testkit::hosts`): clients of two hosts work on the same files, and hosts lose packets under load.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use testkit::hosts::{Hosts, Part, Plan, Site, Spec};
+use testkit::{Rng, Wiring};
+
+use super::semantics::wait_until;
+use super::sys::{ensure_eq, ensure_same};
+use super::{Bench, Needs, Test, skip};
+
+pub const OWN: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Tcp), ("hosts::two_hosts_see_each_others_files", two_hosts)),
+    (Needs::Only(Wiring::Tcp), ("hosts::hosts_lose_their_power_and_come_back", power_lost)),
+    (Needs::Only(Wiring::Tcp), ("hosts::a_clients_link_is_away_under_writes", client_away)),
+    (Needs::Only(Wiring::Tcp), ("hosts::answers_of_a_server_are_lost_under_writes", answers_lost)),
+];
+
+const LINK_AWAY: Duration = Duration::from_secs(3);
+const ANSWERS_LOST: Duration = Duration::from_secs(2);
+const FS: &str = "alpha/work";
+const FILES: usize = 40;
+const LARGE_BYTES: usize = 6_000_011;
+
+/// Makes a site of a plan. Where hosts cannot be made (not root, a program is missing, no namespaces), the test is skipped with the reason.
+pub fn site(b: &Bench, plan: Plan) -> Result<Site> {
+    // An error of the site itself must not pass for that.
+    if let Err(e) = Hosts::make(&Spec::new().host("probe", &["tcp0"])) {
+        return skip(e.to_string());
+    }
+    Site::start(b.cluster.bin(), &b.cluster.dir.join("site"), plan)
+}
+
+/// Two client hosts and two server hosts on one net, with certificates.
+fn small() -> Plan {
+    let hosts = ["c0", "c1", "s0", "s1"];
+    let plan = hosts.iter().fold(Plan::new(), |plan, host| plan.host(host, &["tcp0"]));
+    let plan = plan.cluster("alpha", "s0").fs(FS, "s0", &["s1"]).osts(2, "1G");
+    plan.mount(FS, "c0").mount(FS, "c1")
+}
+
+fn content(rng: &mut Rng, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    rng.fill(&mut bytes);
+    bytes
+}
+
+/// [S-several-mounts] A file that one host has written has the same bytes on the other, and names change for both.
+fn two_hosts(b: &mut Bench) -> Result<()> {
+    // Another cluster on the same hosts has a file system of the same name.
+    let plan = small().cluster("beta", "s1").fs("beta/work", "s1", &["s1"]).mount("beta/work", "c1");
+    let mut site = site(b, plan)?;
+    let mounts = [site.mount(FS, "c0")?, site.mount(FS, "c1")?];
+    let mut rng = b.rng();
+    let mut files = BTreeMap::new();
+    for n in 0..FILES {
+        let length = if n % 10 == 9 { LARGE_BYTES } else { n * 2039 };
+        files.insert(format!("f{n}"), content(&mut rng, length));
+    }
+    // 1. Each host writes half of the files, and the other reads them.
+    for (n, (name, bytes)) in files.iter().enumerate() {
+        fs::write(mounts[n % 2].join(name), bytes)?;
+    }
+    for (n, (name, bytes)) in files.iter().enumerate() {
+        ensure_same(&fs::read(mounts[(n + 1) % 2].join(name))?, bytes, &format!("{name} on the other host"))?;
+    }
+    // 2. The other host overwrites the middle of a large file, renames it and removes a file.
+    let (name, bytes) = files.iter_mut().find(|(_, bytes)| bytes.len() == LARGE_BYTES).context("a file")?;
+    let patch = content(&mut rng, 100_003);
+    bytes[1_000_000..1_100_003].copy_from_slice(&patch);
+    File::options().write(true).open(mounts[1].join(name))?.write_all_at(&patch, 1_000_000)?;
+    fs::rename(mounts[1].join(name), mounts[1].join("renamed"))?;
+    ensure_same(&fs::read(mounts[0].join("renamed"))?, bytes, "overwritten by the other host")?;
+    fs::remove_file(mounts[1].join("f0"))?;
+    ensure!(!mounts[0].join("f0").exists(), "the other host has removed it");
+    // 3. Targets are at the addresses of their hosts, and connections have TLS.
+    let mgs = site.plan().mgs_nids("alpha", "c0")?.join(",");
+    let (code, text) = site.stria("c0", "alpha", &["status", "--mgs", &mgs])?;
+    ensure_eq(code, 0, &text)?;
+    for part in [Part::mds(FS), Part::oss(FS, "s1")] {
+        let nid = &site.plan().nids(&part)?[0];
+        ensure!(text.contains(nid), "status does not name {nid}: {text}");
+        let log = site.log(&part)?;
+        ensure!(log.contains("connections over TCP use TLS"), "{part}: {log}");
+    }
+    // 4. The other cluster's file system has nothing of it, and its administrator is none here.
+    ensure_eq(fs::read_dir(site.mount("beta/work", "c1")?)?.count(), 0, "names of the other file system")?;
+    let mut foreign = site.command("c0", site.bin())?;
+    foreign.args(["status", "--mgs", &mgs]).env("STRIA_TLS", site.administrator("beta")?);
+    ensure!(!foreign.output()?.status.success(), "an administrator of another cluster is answered");
+    site.stop_all()
+}
+
+/// [S-kill] All processes of a host are killed at once, first of the servers', then of a client's, and started again.
+fn power_lost(b: &mut Bench) -> Result<()> {
+    let mut site = site(b, small())?;
+    let (mount, other) = (site.mount(FS, "c0")?, site.mount(FS, "c1")?);
+    let bytes = content(&mut b.rng(), LARGE_BYTES);
+    fs::write(mount.join("f"), &bytes)?;
+    File::open(mount.join("f"))?.sync_all()?;
+    for (host, count) in [("s1", 1), ("s0", 2)] {
+        ensure_eq(site.kill_host(host)?.len(), count, &format!("processes of {host}"))?;
+        ensure_eq(site.running_on(host), vec![], host)?;
+        site.start_all()?;
+        ensure_eq(site.running_on(host).len(), count, &format!("processes of {host}, again"))?;
+        // A server that starts again waits for all its sessions. At the same time, as an idle mount comes back with its next keep-alive.
+        std::thread::scope(|scope| -> Result<()> {
+            let look = scope.spawn(|| fs::read(other.join("f")));
+            ensure_same(&fs::read(mount.join("f"))?, &bytes, &format!("after {host} was killed"))?;
+            let seen = look.join().expect("a read does not panic")?;
+            ensure_same(&seen, &bytes, &format!("on the other host, after {host} was killed"))
+        })?;
+        fs::write(other.join(host), &bytes)?;
+        ensure_same(&fs::read(mount.join(host))?, &bytes, &format!("written after {host} was killed"))?;
+    }
+    // A stopped process keeps its callers waiting, and they go on with it.
+    let oss = Part::oss(FS, "s1");
+    site.freeze(&oss)?;
+    let written = std::thread::scope(|scope| {
+        let write = scope.spawn(|| {
+            fs::write(mount.join("waits"), &bytes).and_then(|()| File::open(mount.join("waits"))?.sync_all())
+        });
+        let stopped = wait_until("the process is stopped", || {
+            let pid = site.pid(&oss).context("it runs")?;
+            Ok(fs::read_to_string(format!("/proc/{pid}/stat"))?.contains(") T "))
+        });
+        stopped.and(site.thaw(&oss)).and(write.join().expect("a write does not panic").map_err(Into::into))
+    });
+    written?;
+    ensure_same(&fs::read(other.join("waits"))?, &bytes, "written over a stopped server")?;
+    // The dead mount is replaced. A look into it would wait until the leases of the killed one have ended.
+    ensure_eq(site.kill_host("c0")?, vec![Part::mount(FS, "c0")], "processes of c0")?;
+    site.start_all()?;
+    site.ensure_all_run()
+}
+
+/// [S-deadline] The link of a client's host is away for 3 s: its programs wait and get no error, and what they wrote is there.
+fn client_away(b: &mut Bench) -> Result<()> {
+    let site = site(b, small())?;
+    under_writes(&site, "a client's link", || {
+        site.hosts().link_down("c0", "tcp0")?;
+        std::thread::sleep(LINK_AWAY);
+        Ok(site.hosts().link_up("c0", "tcp0")?)
+    })
+}
+
+/// [S-deadline] A server receives requests, and its answers are lost for 2 s: each request is carried out once.
+fn answers_lost(b: &mut Bench) -> Result<()> {
+    let site = site(b, small())?;
+    for server in ["s1", "s0"] {
+        under_writes(&site, &format!("answers of {server}"), || {
+            site.hosts().blackhole(server, "c0")?;
+            std::thread::sleep(ANSWERS_LOST);
+            Ok(site.hosts().unblackhole(server, "c0")?)
+        })?;
+    }
+    Ok(())
+}
+
+/// Bytes of a record: some are inline in the MDT, and a file of them is soon in objects.
+const RECORD_BYTES: usize = 20_011;
+/// Threads that write, each its own files.
+const WRITERS: usize = 3;
+/// Records of a file before the next one is begun.
+const RECORDS_OF_A_FILE: u64 = 16;
+
+/// Writes through host c0 while `during` runs. Then each record that was synced is read through host c1.
+fn under_writes(site: &Site, what: &str, during: impl FnOnce() -> Result<()>) -> Result<()> {
+    let dir = site.mount(FS, "c0")?.join(what.replace(' ', "-"));
+    fs::create_dir(&dir)?;
+    let (ends, synced) = (AtomicBool::new(false), AtomicU64::new(0));
+    let more = |by: u64| {
+        let at = synced.load(Ordering::SeqCst);
+        wait_until("writes go on", || Ok(synced.load(Ordering::SeqCst) >= at + by))
+    };
+    let written = std::thread::scope(|scope| -> Result<Vec<(u64, Duration)>> {
+        let (dir, ends, synced) = (&dir, &ends, &synced);
+        let write = |writer| write_records(dir, writer, ends, synced);
+        let writers: Vec<_> = (0..WRITERS).map(|n| scope.spawn(move || write(n))).collect();
+        // Even if a step fails the threads must end.
+        let outcome = more(10).and_then(|()| during()).and_then(|()| more(10));
+        ends.store(true, Ordering::SeqCst);
+        let written = writers.into_iter().map(|writer| writer.join().expect("a writer does not panic"));
+        let written: Result<Vec<_>> = written.collect();
+        outcome.and(written)
+    })
+    .with_context(|| format!("{what} lost; logs:\n{}", site.log_tails()))?;
+    let longest = written.iter().map(|(_, longest)| *longest).max().unwrap_or_default();
+    let records: u64 = written.iter().map(|(records, _)| records).sum();
+    println!("       {what} lost: {records} records synced, longest stall {:.1} s", longest.as_secs_f64());
+    let look = site.mount(FS, "c1")?.join(dir.file_name().context("a name")?);
+    for (writer, (records, _)) in written.iter().enumerate() {
+        for n in 0..*records {
+            let mut got = vec![0; RECORD_BYTES];
+            let (name, at) = place(writer, n);
+            File::open(look.join(&name))?.read_exact_at(&mut got, at).with_context(|| name.clone())?;
+            ensure_same(&got, &record(writer, n), &format!("{name} at {at}, on the other host"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives how many records were synced, and the longest time that one took.
+fn write_records(
+    dir: &Path,
+    writer: usize,
+    ends: &AtomicBool,
+    synced: &AtomicU64,
+) -> Result<(u64, Duration)> {
+    let (mut n, mut longest) = (0, Duration::ZERO);
+    while !ends.load(Ordering::SeqCst) {
+        let begin = Instant::now();
+        let (name, _) = place(writer, n);
+        let mut file = File::options().create(true).append(true).open(dir.join(name))?;
+        file.write_all(&record(writer, n))?;
+        file.sync_all()?;
+        longest = longest.max(begin.elapsed());
+        n += 1;
+        synced.fetch_add(1, Ordering::SeqCst);
+    }
+    Ok((n, longest))
+}
+
+/// The file of a record, and its place there.
+fn place(writer: usize, n: u64) -> (String, u64) {
+    (format!("w{writer}-{}", n / RECORDS_OF_A_FILE), n % RECORDS_OF_A_FILE * RECORD_BYTES as u64)
+}
+
+fn record(writer: usize, n: u64) -> Vec<u8> {
+    content(&mut Rng::new(n * WRITERS as u64 + writer as u64 + 1), RECORD_BYTES)
+}
