@@ -21,7 +21,7 @@ use std::process::Command;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use plan::{Part, Plan};
+pub use plan::{Part, Plan, Route};
 pub use site::Site;
 use tool::{IP, NSENTER, TC, UNSHARE};
 

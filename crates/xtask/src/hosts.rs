@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use testkit::hosts::config::router_config;
 use testkit::hosts::{Part, Plan, Site};
 
 /// The one cluster; its file systems are `fs0`, `fs1` and so on.
@@ -75,11 +74,6 @@ pub fn run(bin: &Path, settings: &Settings) -> Result<()> {
     }
     let plan = settings.plan()?;
     let mut site = Site::make(bin, &super::work_dir(settings.dir.clone()), plan)?;
-    for host in settings.router_hosts() {
-        let tls = site.certificate(CLUSTER, pki::Role::Router, &host);
-        let tls: Vec<PathBuf> = tls.into_iter().collect();
-        site.configure_router(&host, &router_config(site.plan(), &host, &tls)?)?;
-    }
     for host in site.hosts().hosts() {
         for net in host.nets() {
             site.hosts().set_rate(host.name(), net, settings.rate)?;

@@ -1,6 +1,6 @@
 //! The configuration files of a site's processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -22,7 +22,7 @@ pub fn text(plan: &Plan, part: &Part, dir: &Path, tls: Option<&Path>) -> Result<
     };
     let stem = part.file_stem();
     let body = match part {
-        Part::Router { .. } => bail!("{part}: its configuration is given by `Site::configure_router`"),
+        Part::Router { .. } => bail!("{part}: `router_text` has its configuration"),
         Part::Mgs { .. } => format!("{}dir = {}\n", addresses(plan, part)?, quoted(&dir.join(&stem))),
         Part::Mds { .. } => {
             format!("{}device = {}\nsize = \"4G\"\n", source(true)?, quoted(&dir.join(format!("{stem}.img"))))
@@ -38,13 +38,28 @@ pub fn text(plan: &Plan, part: &Part, dir: &Path, tls: Option<&Path>) -> Result<
     Ok(format!("{body}{tls}{}", plan.more_of(part)))
 }
 
-/// The configuration of a router with `tls`, the folders of its certificates, for `cargo xtask hosts`.
-pub fn router_config(plan: &Plan, host: &str, tls: &[std::path::PathBuf]) -> Result<String> {
-    let nids = plan.nids(&Part::router(host))?.join(", ");
-    bail!(
-        "router on {host} ({nids}, {} certificates): this version of Stria has no routers; leave --routers away",
-        tls.len()
-    )
+/// The configuration of a router that lets the hosts of all clusters pass. `certificate` gives the folder of its certificate of a cluster.
+pub fn router_text(
+    plan: &Plan,
+    host: &str,
+    dir: &Path,
+    certificate: impl Fn(&str) -> Option<PathBuf>,
+) -> Result<String> {
+    let listen = plan.nids(&Part::router(host))?;
+    let own = plan.nets_of(host);
+    let others: Vec<String> = plan
+        .routes()?
+        .into_iter()
+        .filter(|route| route.router != host && !own.contains(&&*route.to))
+        .map(|route| route.to_string())
+        .collect();
+    let dir = quoted(&dir.join("router"));
+    let mut text = format!("listen = {listen:?}\ndir = {dir}\nroutes = {others:?}\n");
+    for (cluster, _) in plan.clusters() {
+        let tls = certificate(cluster).map_or("\"off\"".into(), |folder| quoted(&folder));
+        text += &format!("[[cluster]]\nmgs = {:?}\ntls = {tls}\n", plan.mgs_nids(cluster, host)?);
+    }
+    Ok(text)
 }
 
 /// Where a part of the kind `Mount` mounts.
@@ -53,14 +68,9 @@ pub fn mount_point(part: &Part, dir: &Path) -> std::path::PathBuf {
     dir.join(format!("{}-{}", cluster.unwrap_or_default(), name.unwrap_or_default()))
 }
 
-/// A server on one net listens at its address there. One on several nets listens on all, and its NIDs are given.
+/// A server listens at the address of its host on each net.
 fn addresses(plan: &Plan, part: &Part) -> Result<String> {
-    let nids = plan.nids(part)?;
-    match (&nids[..], part) {
-        ([nid], _) => Ok(format!("listen = \"{nid}\"\n")),
-        (_, Part::Mgs { .. }) => Ok(format!("listen = \"0.0.0.0:{}\"\n", plan.port(part)?.unwrap_or(0))),
-        _ => Ok(format!("listen = \"0.0.0.0:{}\"\nnids = {nids:?}\n", plan.port(part)?.unwrap_or(0))),
-    }
+    Ok(format!("listen = {:?}\n", plan.nids(part)?))
 }
 
 /// A path as TOML.
@@ -85,12 +95,12 @@ mod tests {
         let of = |part: Part| text(&plan, &part, Path::new("/d"), Some(Path::new("/t"))).unwrap();
         assert_eq!(
             of(Part::mgs("alpha")),
-            "listen = \"0.0.0.0:7010\"\ndir = \"/d/mgs-alpha\"\ntls = \"/t\"\n"
+            "listen = [\"10.0.0.2:7010@tcp0\", \"10.1.0.2:7010@tcp1\"]\ndir = \"/d/mgs-alpha\"\ntls = \"/t\"\n"
         );
         assert_eq!(
             of(Part::oss("alpha/work", "s0")),
-            "mgs = [\"10.0.0.2:7010@tcp0\", \"10.1.0.2:7010@tcp1\"]\nfsname = \"work\"\nlisten = \"0.0.0.0:7300\"\n\
-             nids = [\"10.0.0.2:7300@tcp0\", \"10.1.0.2:7300@tcp1\"]\n\
+            "mgs = [\"10.0.0.2:7010@tcp0\", \"10.1.0.2:7010@tcp1\"]\nfsname = \"work\"\n\
+             listen = [\"10.0.0.2:7300@tcp0\", \"10.1.0.2:7300@tcp1\"]\n\
              devices = [\"/d/oss-alpha-work.0.img\", \"/d/oss-alpha-work.1.img\"]\nsize = \"1G\"\ntls = \"/t\"\n"
         );
         assert_eq!(

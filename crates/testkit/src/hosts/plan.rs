@@ -102,6 +102,22 @@ struct FileSystem {
     oss: Vec<String>,
 }
 
+/// A way from one net to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub router: String,
+    pub to: String,
+    /// NID of the router on the near net.
+    pub gateway: String,
+}
+
+/// As a configuration has it.
+impl std::fmt::Display for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} via {}", self.to, self.gateway)
+    }
+}
+
 /// The hosts, clusters, file systems, mounts and routers of a site.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -164,7 +180,7 @@ impl Plan {
         self.mounts.push((fs.into(), host.into()));
         self
     }
-    /// A router on a host, with certificates of all clusters. `Site::configure_router` gives the text of its configuration.
+    /// A router on a host, with certificates of all clusters. All hosts know the routes.
     #[must_use]
     pub fn router(mut self, host: &str) -> Plan {
         self.routers.push(host.into());
@@ -266,6 +282,22 @@ impl Plan {
         let (host, port) =
             (self.host_of(part)?, self.port(part)?.with_context(|| format!("{part} has no port"))?);
         self.nets_of(host).into_iter().map(|net| Ok(self.spec.nid(host, net, port)?)).collect()
+    }
+
+    /// One route for each router and each pair of its nets.
+    pub fn routes(&self) -> Result<Vec<Route>> {
+        let mut routes = Vec::new();
+        for router in &self.routers {
+            let nids = self.nids(&Part::router(router))?;
+            for gateway in &nids {
+                for to in
+                    self.nets_of(router).into_iter().filter(|net| !gateway.ends_with(&format!("@{net}")))
+                {
+                    routes.push(Route { router: router.clone(), to: to.into(), gateway: gateway.clone() });
+                }
+            }
+        }
+        Ok(routes)
     }
 
     /// The NIDs by which a host reaches a cluster's management service: those on a net of the host, or all if there are routers between.

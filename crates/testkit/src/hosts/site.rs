@@ -150,7 +150,11 @@ impl Site {
     fn configure(&self, part: &Part) -> Result<()> {
         let host = self.plan.host_of(part)?;
         let role = match part {
-            Part::Router { .. } => return Ok(()),
+            Part::Router { .. } => {
+                let certificate = |cluster: &str| self.certificate(cluster, pki::Role::Router, host);
+                let text = config::router_text(&self.plan, host, &self.host_dir(host), certificate)?;
+                return self.configure_router(host, &text);
+            }
             Part::Mount { .. } => {
                 fs::create_dir_all(self.mount_point(part, host))?;
                 pki::Role::Client
@@ -162,8 +166,7 @@ impl Site {
         Ok(fs::write(self.config_path(part)?, text)?)
     }
 
-    /// The text of a router's configuration. Its certificates are `certificate(CLUSTER, Role::Router, HOST)`, its addresses
-    /// `plan().nids(&Part::router(HOST))`.
+    /// Replaces the configuration of a router, before its next start.
     pub fn configure_router(&self, host: &str, text: &str) -> Result<()> {
         Ok(fs::write(self.config_path(&Part::router(host))?, text)?)
     }
@@ -258,6 +261,11 @@ impl Site {
     pub fn command(&self, host: &str, program: impl AsRef<std::ffi::OsStr>) -> Result<Command> {
         let mut command = self.host(host)?.command(program);
         command.env("STRIA_NETS", self.plan.nets_of(host).join(","));
+        let routes = self.plan.routes()?;
+        if !routes.is_empty() {
+            let texts: Vec<String> = routes.iter().map(ToString::to_string).collect();
+            command.env("STRIA_ROUTES", texts.join("; "));
+        }
         command.envs(self.plan.variables_of(host).iter().map(|(name, value)| (name, value)));
         Ok(command)
     }

@@ -189,9 +189,7 @@ impl Ping {
                 .map_err(|why| Failure::unusable("ping", why, "give address:port@net"))?;
             let net = net_of(&nid).to_owned();
             all.push(match ping(own.clone(), routes.clone(), &nid) {
-                Ok(time) => {
-                    Pinged { nid, net, status: "up", ms: Some(time.as_secs_f64() * 1e3), why: None }
-                }
+                Ok(time) => Pinged { nid, net, status: "up", ms: Some(time.as_secs_f64() * 1e3), why: None },
                 Err(e) => Pinged { nid, net, status: "down", ms: None, why: Some(format!("{e:#}")) },
             });
         }
