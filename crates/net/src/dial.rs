@@ -1,7 +1,7 @@
 //! Dialling along a path: routers first, if any, then the node.
 //!
 //! Each router is asked for a circuit over TLS of its own, and answers after it has reached the next one. From then on it passes bytes on, so
-//! the next handshake on the same socket is with the next router, and the last one with the node (decision 0061).
+//! the next handshake on the same socket is with the next router, and the last one with the node (decision 0062).
 //!
 //! net-D1: a router whose certificate is no router's gets no byte behind the handshake.
 //! net-D2: a way that failed is tried after the others until its pause is over. A path is never left out for good.

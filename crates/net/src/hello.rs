@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The version stands where every later version must keep it, so that old and new can tell each other apart. Behind the two greetings of a
-//! circuit the router passes bytes on, and the first ones are a greeting with the next router or the node (decision 0061).
+//! circuit the router passes bytes on, and the first ones are a greeting with the next router or the node (decision 0062).
 
 use types::crc::crc32c;
 use types::{FsId, NodeId, Uuid};

@@ -450,6 +450,8 @@ impl Node {
                 Err(why) => whys.push(why),
             }
         }
+        // In one order, whichever way was tried first: a text that stays the same is told once.
+        whys.sort();
         Err(whys.join("; "))
     }
 

@@ -219,7 +219,11 @@ fn environment(site: &Site) -> Result<BTreeMap<String, String>> {
 /// Begins a command line that runs on a host. Not `ip netns exec`, which hides the mounts that are made there.
 fn prefix(site: &Site, host: &str) -> Result<String> {
     let nets = site.plan().nets_of(host).join(",");
-    Ok(format!("nsenter --net=/run/netns/{} -- env STRIA_NETS={nets}", site.host(host)?.namespace()))
+    // Without spaces, since the shell takes the value apart.
+    let routes: Vec<String> =
+        site.plan().routes()?.iter().map(|route| format!("{}={}", route.to, route.gateway)).collect();
+    let (routes, namespace) = (routes.join(";"), site.host(host)?.namespace());
+    Ok(format!("nsenter --net=/run/netns/{namespace} -- env STRIA_NETS={nets} STRIA_ROUTES={routes}"))
 }
 
 /// Ctrl-C reaches the command by the terminal, and another signal is passed on to it.

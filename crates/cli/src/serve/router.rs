@@ -91,6 +91,8 @@ struct Cluster {
     trust: Option<Arc<Trust>>,
     fabric: Arc<Fabric>,
     mgs: Vec<String>,
+    /// Routers on the way to management services: a host may need them before it has a map.
+    gateways: Vec<String>,
     /// Where its last map is kept.
     path: PathBuf,
     known: RwLock<Known>,
@@ -130,6 +132,7 @@ impl Cluster {
         }
         let name = trust.as_ref().map(|trust| trust.identity().cluster.to_string());
         let fabric = Fabric::with_trust(None, trust.clone());
+        let gateways = nets.routes.iter().map(|route| route.gateway.clone()).collect();
         nets.apply(&fabric);
         let mgs = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
         let mgs = mgs.map_err(|e| anyhow::anyhow!(e))?;
@@ -141,6 +144,7 @@ impl Cluster {
             trust,
             fabric,
             mgs,
+            gateways,
             path: dir.join(format!("map-{label}")),
             known: RwLock::default(),
             bell: Bell::default(),
@@ -220,6 +224,7 @@ impl Cluster {
         let known = self.known.read();
         let of = match known.nids.get(nid) {
             Some(of) => of,
+            None if self.gateways.iter().any(|gateway| gateway == nid) => return Some(SHARED.into()),
             None if is_same_host(&self.mgs, nid) => return Some("mgs".into()),
             None => return None,
         };

@@ -25,7 +25,7 @@ pub const OWN: &[(Needs, Test)] = &[
 
 const LINK_AWAY: Duration = Duration::from_secs(3);
 const ANSWERS_LOST: Duration = Duration::from_secs(2);
-const FS: &str = "alpha/work";
+pub const FS: &str = "alpha/work";
 const FILES: usize = 40;
 const LARGE_BYTES: usize = 6_000_011;
 
@@ -143,19 +143,20 @@ fn power_lost(b: &mut Bench) -> Result<()> {
 
 /// [S-deadline] The link of a client's host is away for 3 s: its programs wait and get no error, and what they wrote is there.
 fn client_away(b: &mut Bench) -> Result<()> {
-    let site = site(b, small())?;
-    under_writes(&site, "a client's link", || {
+    let mut site = site(b, small())?;
+    under_writes(&mut site, "a client's link lost", |site| {
         site.hosts().link_down("c0", "tcp0")?;
         std::thread::sleep(LINK_AWAY);
         Ok(site.hosts().link_up("c0", "tcp0")?)
     })
+    .map(drop)
 }
 
 /// [S-deadline] A server receives requests, and its answers are lost for 2 s: each request is carried out once.
 fn answers_lost(b: &mut Bench) -> Result<()> {
-    let site = site(b, small())?;
+    let mut site = site(b, small())?;
     for server in ["s1", "s0"] {
-        under_writes(&site, &format!("answers of {server}"), || {
+        under_writes(&mut site, &format!("answers of {server} lost"), |site| {
             site.hosts().blackhole(server, "c0")?;
             std::thread::sleep(ANSWERS_LOST);
             Ok(site.hosts().unblackhole(server, "c0")?)
@@ -172,7 +173,11 @@ const WRITERS: usize = 3;
 const RECORDS_OF_A_FILE: u64 = 16;
 
 /// Writes through host c0 while `during` runs. Then each record that was synced is read through host c1.
-fn under_writes(site: &Site, what: &str, during: impl FnOnce() -> Result<()>) -> Result<()> {
+pub fn under_writes(
+    site: &mut Site,
+    what: &str,
+    during: impl FnOnce(&mut Site) -> Result<()>,
+) -> Result<Duration> {
     let dir = site.mount(FS, "c0")?.join(what.replace(' ', "-"));
     fs::create_dir(&dir)?;
     let (ends, synced) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -185,16 +190,16 @@ fn under_writes(site: &Site, what: &str, during: impl FnOnce() -> Result<()>) ->
         let write = |writer| write_records(dir, writer, ends, synced);
         let writers: Vec<_> = (0..WRITERS).map(|n| scope.spawn(move || write(n))).collect();
         // Even if a step fails the threads must end.
-        let outcome = more(10).and_then(|()| during()).and_then(|()| more(10));
+        let outcome = more(10).and_then(|()| during(&mut *site)).and_then(|()| more(10));
         ends.store(true, Ordering::SeqCst);
         let written = writers.into_iter().map(|writer| writer.join().expect("a writer does not panic"));
         let written: Result<Vec<_>> = written.collect();
         outcome.and(written)
     })
-    .with_context(|| format!("{what} lost; logs:\n{}", site.log_tails()))?;
+    .with_context(|| format!("{what}; logs:\n{}", site.log_tails()))?;
     let longest = written.iter().map(|(_, longest)| *longest).max().unwrap_or_default();
     let records: u64 = written.iter().map(|(records, _)| records).sum();
-    println!("       {what} lost: {records} records synced, longest stall {:.1} s", longest.as_secs_f64());
+    println!("       {what}: {records} records synced, longest stall {:.1} s", longest.as_secs_f64());
     let look = site.mount(FS, "c1")?.join(dir.file_name().context("a name")?);
     for (writer, (records, _)) in written.iter().enumerate() {
         for n in 0..*records {
@@ -204,7 +209,7 @@ fn under_writes(site: &Site, what: &str, during: impl FnOnce() -> Result<()>) ->
             ensure_same(&got, &record(writer, n), &format!("{name} at {at}, on the other host"))?;
         }
     }
-    Ok(())
+    Ok(longest)
 }
 
 /// Gives how many records were synced, and the longest time that one took.

@@ -39,6 +39,7 @@ mod pjdfstest;
 mod posix;
 mod programs;
 mod report;
+mod routers;
 mod schema;
 mod semantics;
 pub mod storm;
@@ -234,6 +235,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(cut::OWN);
     tests.extend_from_slice(tls::OWN);
     tests.extend_from_slice(hosts::OWN);
+    tests.extend_from_slice(routers::OWN);
     tests
 }
 
