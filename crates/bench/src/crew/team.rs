@@ -26,6 +26,8 @@ pub struct Team {
     side: Side,
     sender: Sender<Event>,
     events: Receiver<Event>,
+    /// When silent hosts are looked for again.
+    look_ns: u64,
 }
 
 enum Side {
@@ -59,7 +61,7 @@ impl Team {
 
     fn of(side: Side) -> Team {
         let (sender, events) = channel();
-        Team { side, sender, events }
+        Team { side, sender, events, look_ns: 0 }
     }
 
     /// How many hosts there are to place processes on.
@@ -118,15 +120,22 @@ impl Team {
 
     /// The next event, if one comes in time. A host that is silent is an error.
     pub fn next(&mut self, wait: Duration) -> Result<Option<Event>> {
-        match self.events.recv_timeout(wait) {
-            Ok(event) => return Ok(Some(event)),
-            Err(RecvTimeoutError::Timeout) => {}
+        let event = match self.events.recv_timeout(wait) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => bail!("all workers are gone"),
+        };
+        // Also while others talk: hundreds of workers leave no pause.
+        let now = now_ns();
+        if let Side::Hosts(fleet) = &self.side
+            && now >= self.look_ns
+        {
+            self.look_ns = now + LOOK.as_nanos() as u64;
+            if let Some(why) = fleet.silent(now) {
+                bail!("{why}");
+            }
         }
-        match &self.side {
-            Side::Hosts(fleet) => fleet.silent(now_ns()).map_or(Ok(None), |why| bail!("{why}")),
-            Side::Here { .. } => Ok(None),
-        }
+        Ok(event)
     }
 
     /// Has all hosts write their dirty data back, or drop their caches too.

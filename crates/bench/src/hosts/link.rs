@@ -177,7 +177,7 @@ impl HostLink {
             drop(done);
         })?;
         let reader = Reader {
-            who: format!("host {name} ({})", link.shown),
+            title: format!("host {name} ({})", link.shown),
             child: link.child.clone(),
             said: link.said.clone(),
             heard_ns: link.heard_ns.clone(),
@@ -207,7 +207,7 @@ fn write(mut input: Box<dyn Write + Send>, lines: &Receiver<String>) {
 }
 
 struct Reader<F> {
-    who: String,
+    title: String,
     child: Arc<Mutex<Option<Child>>>,
     said: Said,
     heard_ns: Arc<AtomicU64>,
@@ -231,21 +231,21 @@ impl<F: Fn(Heard) -> bool> Reader<F> {
                     continue;
                 }
                 Some(FromHost::Hello(version)) => {
-                    let (who, ours) = (&self.who, &self.version);
+                    let (title, ours) = (&self.title, &self.version);
                     Heard::Lost(format!(
-                        "{who}: it has stria {version} and this is {ours}: install the same on both"
+                        "{title}: it has stria {version} and this is {ours}: install the same on both"
                     ))
                 }
                 Some(FromHost::Beat) => continue,
                 Some(FromHost::Process(process, answer)) => match serde_json::from_str(answer) {
                     Ok(answer) => Heard::Process { process, answer: Some(answer), at_ns },
                     Err(error) => {
-                        Heard::Lost(format!("{}: an answer that cannot be read: {error}", self.who))
+                        Heard::Lost(format!("{}: an answer that cannot be read: {error}", self.title))
                     }
                 },
                 Some(FromHost::Ended(process)) => Heard::Process { process, answer: None, at_ns },
                 Some(FromHost::Cache(state)) => Heard::Cache(state),
-                Some(FromHost::Fails(why)) => Heard::Lost(format!("{}: {why}", self.who)),
+                Some(FromHost::Fails(why)) => Heard::Lost(format!("{}: {why}", self.title)),
             };
             if !(self.hear)(heard) {
                 return;
@@ -254,7 +254,7 @@ impl<F: Fn(Heard) -> bool> Reader<F> {
         // Its errors come by another pipe, which a program in the background may hold open.
         errors_end.recv_timeout(END_WAIT).ok();
         let when = if is_there { "it ended" } else { "it ended before it was there" };
-        (self.hear)(Heard::Lost(format!("{}: {when}{}; {}", self.who, self.status(), self.said.words())));
+        (self.hear)(Heard::Lost(format!("{}: {when}{}; {}", self.title, self.status(), self.said.words())));
     }
 
     /// ` (exit status: 255)`, if it is known by now.
