@@ -112,6 +112,9 @@ _stria() {
             stria__subcmd__bench,help)
                 cmd="stria__subcmd__bench__subcmd__help"
                 ;;
+            stria__subcmd__bench,host)
+                cmd="stria__subcmd__bench__subcmd__host"
+                ;;
             stria__subcmd__bench,ior)
                 cmd="stria__subcmd__bench__subcmd__ior"
                 ;;
@@ -144,6 +147,9 @@ _stria() {
                 ;;
             stria__subcmd__bench__subcmd__help,help)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__bench__subcmd__help,host)
+                cmd="stria__subcmd__bench__subcmd__help__subcmd__host"
                 ;;
             stria__subcmd__bench__subcmd__help,ior)
                 cmd="stria__subcmd__bench__subcmd__help__subcmd__ior"
@@ -499,6 +505,9 @@ _stria() {
             stria__subcmd__help__subcmd__bench,compare)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__compare"
                 ;;
+            stria__subcmd__help__subcmd__bench,host)
+                cmd="stria__subcmd__help__subcmd__bench__subcmd__host"
+                ;;
             stria__subcmd__help__subcmd__bench,ior)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__ior"
                 ;;
@@ -844,7 +853,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench)
-            opts="-h --help list show validate quick run worker compare report ior mdtest help"
+            opts="-h --help list show validate quick run worker host compare report ior mdtest help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -880,7 +889,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help)
-            opts="list show validate quick run worker compare report ior mdtest help"
+            opts="list show validate quick run worker host compare report ior mdtest help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -908,6 +917,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bench__subcmd__help__subcmd__host)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1047,6 +1070,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__bench__subcmd__host)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__bench__subcmd__ior)
             opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1090,7 +1127,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__quick)
-            opts="-j -h --out --workers --bytes --files --repeats --budget --quiet --json --help"
+            opts="-j -h --out --workers --bytes --files --repeats --budget --hosts --launch --host-program --host-timeout --quiet --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1120,6 +1157,22 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --hosts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --launch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host-program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1146,7 +1199,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__run)
-            opts="-j -h --dir --out --scale --set --targets --yes --repeats --budget --quiet --json --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
+            opts="-j -h --dir --out --scale --set --targets --yes --repeats --budget --hosts --launch --host-program --host-timeout --sampler --quiet --json --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1177,6 +1230,26 @@ _stria() {
                     return 0
                     ;;
                 --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hosts)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --launch)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host-program)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --host-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sampler)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2758,7 +2831,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench)
-            opts="list show validate quick run worker compare report ior mdtest"
+            opts="list show validate quick run worker host compare report ior mdtest"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2772,6 +2845,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__bench__subcmd__compare)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bench__subcmd__host)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

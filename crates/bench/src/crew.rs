@@ -4,23 +4,30 @@
 //! first start to the last end; counts are added up. After the work, the crew lets all workers read their data back.
 //! bench-C1. A worker that fails, or dies, fails the phase: no rate is reported of which a part is missing.
 //! bench-C2. When a crew goes, its workers' input ends, and with it the workers.
+//! bench-C3. On several hosts the time of a phase is the coordinator's, from the release to the last worker's end.
 
-use std::collections::BTreeMap;
+mod sum;
+mod team;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::job::{Job, Limit};
-use crate::record::{Outcome, Stonewall, Timeline, WorkerShare};
+use self::sum::{HostReport, Sum};
+use self::team::{Event, Heard, Team};
+use crate::cache::{self, CacheState};
+use crate::hosts::{self, Hosts, Placement, on_host};
+use crate::job::Job;
+use crate::record::Outcome;
 use crate::runner::Runner;
-use crate::worker::{Answer, Buckets, Order, Part, Report, Share};
+use crate::work::now_ns;
+use crate::worker::{Answer, Order, Share};
 
 /// How often it is looked whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
@@ -89,11 +96,29 @@ pub struct LiveWorker<'a> {
 }
 
 /// Which workers a process has: `first`, `first + stride` and so on, of one part.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Seat {
     part: usize,
     first: u32,
     stride: u32,
+    host: usize,
+    /// Among the processes of its host.
+    process: usize,
+}
+
+/// A measured directory: as this process sees it, and its name on the hosts, where `{host}` stands for the host's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub here: PathBuf,
+    pub on_hosts: String,
+}
+
+impl Root {
+    /// One that has the same name everywhere.
+    pub fn plain(here: PathBuf) -> Root {
+        let on_hosts = std::path::absolute(&here).unwrap_or_else(|_| here.clone()).display().to_string();
+        Root { here, on_hosts }
+    }
 }
 
 /// It was asked to stop: nothing is wrong.
@@ -108,36 +133,28 @@ impl std::fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 pub struct Crew {
-    launcher: Box<dyn Launcher>,
+    team: Team,
     root: PathBuf,
+    roots: Vec<Root>,
+    placement: Placement,
     stop: Arc<AtomicBool>,
     watch: Box<dyn FnMut(Live<'_>)>,
-    members: Vec<Member>,
-    sender: Sender<(usize, Option<Answer>)>,
-    answers: Receiver<(usize, Option<Answer>)>,
-}
-
-struct Member {
-    input: Option<Box<dyn Write + Send>>,
-    child: Option<Child>,
-}
-
-impl Drop for Member {
-    fn drop(&mut self) {
-        self.input = None;
-        if let Some(child) = &mut self.child {
-            // The worker ends when its input ends. This wait lasts as long as a call of it hangs in a file system.
-            child.wait().ok();
-        }
-    }
 }
 
 impl Crew {
-    /// `root`: base of relative paths in jobs.
+    /// Workers of this machine. `root`: base of relative paths in jobs.
     pub fn new(launcher: impl Launcher + 'static, root: PathBuf, stop: Arc<AtomicBool>) -> Crew {
-        let (sender, answers) = channel();
+        Crew::of(Team::here(Box::new(launcher)), root, stop)
+    }
+
+    /// Workers of hosts.
+    pub fn on_hosts(hosts: Hosts, root: PathBuf, stop: Arc<AtomicBool>) -> Crew {
+        Crew::of(Team::on_hosts(hosts), root, stop)
+    }
+
+    fn of(team: Team, root: PathBuf, stop: Arc<AtomicBool>) -> Crew {
         let watch = Box::new(|_: Live<'_>| {});
-        Crew { launcher: Box::new(launcher), root, stop, watch, members: Vec::new(), sender, answers }
+        Crew { team, root, roots: Vec::new(), placement: Placement::default(), stop, watch }
     }
 
     /// Is called a few times a second while a phase runs.
@@ -149,85 +166,107 @@ impl Crew {
         self.root = root;
     }
 
-    /// Makes sure that there are so many processes.
-    fn grow(&mut self, count: usize) -> Result<()> {
-        while self.members.len() < count {
-            let number = self.members.len();
-            let Link { input, output, child } = self.launcher.launch()?;
-            let sender = self.sender.clone();
-            std::thread::Builder::new().name("answers".into()).spawn(move || {
-                for line in output.lines() {
-                    let answer = line.ok().and_then(|l| serde_json::from_str(&l).ok());
-                    let is_end = answer.is_none();
-                    if sender.send((number, answer)).is_err() || is_end {
-                        return;
-                    }
-                }
-                sender.send((number, None)).ok();
-            })?;
-            self.members.push(Member { input: Some(input), child });
+    /// Paths of jobs that lie in one of these directories are given to each host as it has them.
+    pub fn set_roots(&mut self, roots: Vec<Root>) {
+        self.roots = roots;
+    }
+
+    /// How the next phases spread processes over hosts.
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.placement = placement;
+    }
+
+    /// Writes dirty data back, here and on all hosts.
+    pub fn settle(&mut self) -> Result<()> {
+        cache::settle();
+        self.caches(false).map(drop)
+    }
+
+    /// Drops caches here and on all hosts. The weakest measure that was taken is told.
+    pub fn cool(&mut self) -> Result<CacheState> {
+        let here = cache::cool();
+        let there = self.caches(true)?;
+        Ok(if there.contains(&CacheState::Advised) { CacheState::Advised } else { here })
+    }
+
+    fn caches(&mut self, drop: bool) -> Result<Vec<CacheState>> {
+        let done = self.team.caches(drop, &self.stop);
+        done.inspect_err(|_| self.team.disband())
+    }
+
+    /// Where each process of the parts sits.
+    fn seats(&self, shares: &[u32]) -> Vec<Seat> {
+        let hosts = hosts::place(self.placement, self.team.hosts(), shares);
+        let mut of_host = vec![0; self.team.hosts()];
+        let parts = shares.iter().enumerate();
+        let seats = parts.flat_map(|(part, stride)| (0..*stride).map(move |first| (part, first, *stride)));
+        let seat = |((part, first, stride), host): ((usize, u32, u32), usize)| {
+            of_host[host] += 1;
+            Seat { part, first, stride, host, process: of_host[host] - 1 }
+        };
+        seats.zip(hosts).map(seat).collect()
+    }
+
+    /// The job with its paths as a host has them.
+    fn share(&self, job: &Job, seat: Seat) -> Share {
+        let mut job = job.clone();
+        let mut root = self.root.clone();
+        if let Some(name) = self.team.host_name(seat.host) {
+            let there = |path: &Path| on_that_host(path, &self.roots, name);
+            job.map_paths(there);
+            root = there(&root);
         }
-        Ok(())
+        Share { job, root, first: seat.first, stride: seat.stride }
     }
 
-    fn tell(&mut self, number: usize, order: &Order) -> Result<()> {
-        let mut line = serde_json::to_string(order)?;
-        line.push('\n');
-        let input = self.members[number].input.as_mut().context("a worker that is gone")?;
-        input.write_all(line.as_bytes()).and_then(|()| input.flush()).context("a worker process has ended")
-    }
-
-    fn tell_all(&mut self, count: usize, order: &Order) {
-        for number in 0..count {
+    fn tell_all(&mut self, seats: &[Seat], order: &Order) {
+        for seat in seats {
             // One that is gone is noticed by its answers' end.
-            self.tell(number, order).ok();
+            self.team.tell(seat.host, seat.process, order).ok();
         }
     }
 
-    /// Ends all workers: after a failure their state is unknown.
-    fn disband(&mut self) {
-        self.dismiss();
-        let (sender, answers) = channel();
-        (self.sender, self.answers) = (sender, answers);
-    }
-
-    fn perform(&mut self, parts: &[(String, Job)], processes: u32) -> Result<Vec<Vec<Report>>> {
+    fn perform(&mut self, parts: &[(String, Job)], processes: u32) -> Result<Vec<Sum>> {
         // Which processes each part has: its workers are spread round-robin over them.
         let shares: Vec<u32> = parts.iter().map(|(_, job)| processes.clamp(1, job.workers.max(1))).collect();
-        let count = shares.iter().sum::<u32>() as usize;
-        self.grow(count)?;
-        let mut seats: Vec<Seat> = Vec::with_capacity(count);
-        for (part, ((_, job), stride)) in parts.iter().zip(&shares).enumerate() {
-            for first in 0..*stride {
-                let share = Share { job: job.clone(), root: self.root.clone(), first, stride: *stride };
-                self.tell(seats.len(), &Order::Job(Box::new(share)))?;
-                seats.push(Seat { part, first, stride: *stride });
-            }
+        let seats = self.seats(&shares);
+        let count = seats.len();
+        self.team.grow(&seats)?;
+        for seat in &seats {
+            let share = self.share(&parts[seat.part].1, *seat);
+            self.team.tell(seat.host, seat.process, &Order::Job(Box::new(share)))?;
         }
-        let mut reports: Vec<Vec<Report>> = parts.iter().map(|_| Vec::new()).collect();
+        let mut sums: Vec<Sum> = parts.iter().map(|(_, job)| Sum::new(job.limit)).collect();
         let mut live: Vec<Vec<(u64, u64)>> = vec![Vec::new(); count];
         let (mut ready, mut worked, mut left) = (0, 0, count);
+        let mut go_ns = 0;
         let mut failure: Option<anyhow::Error> = None;
         let mut is_stopping = false;
         while left > 0 {
-            let answer = match self.answers.recv_timeout(LOOK) {
-                Ok((number, answer)) => Some((number, answer)),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => bail!("all workers are gone"),
-            };
+            let event = self.team.next(LOOK)?;
             if !is_stopping && (self.stop.load(Ordering::Relaxed) || failure.is_some()) {
                 is_stopping = true;
-                self.tell_all(count, &Order::Stop);
+                self.tell_all(&seats, &Order::Stop);
             }
-            let Some((number, answer)) = answer else { continue };
+            let Some(Event { host, heard }) = event else { continue };
+            let (process, answer, at_ns) = match heard {
+                Heard::Process { process, answer, at_ns } => (process, answer, at_ns),
+                // A host that is slow to answer an earlier request.
+                Heard::Cache(_) => continue,
+                Heard::Lost(why) => bail!("{why}"),
+            };
+            let is_it = |seat: &Seat| (seat.host, seat.process) == (host, process);
+            let Some(number) = seats.iter().position(is_it) else { continue };
+            let seat = seats[number];
             match answer {
                 Some(Answer::Ready) => {
                     ready += 1;
                     if ready == count && !is_stopping {
-                        self.tell_all(count, &Order::Go);
+                        go_ns = now_ns();
+                        self.tell_all(&seats, &Order::Go);
                     } else if is_stopping {
                         // It became ready after the others were stopped.
-                        self.tell(number, &Order::Stop).ok();
+                        self.team.tell(host, process, &Order::Stop).ok();
                     }
                 }
                 Some(Answer::Progress { workers }) => {
@@ -236,57 +275,70 @@ impl Crew {
                 }
                 Some(Answer::Worked) => {
                     worked += 1;
+                    sums[seat.part].worked(at_ns);
                     if is_stopping {
-                        self.tell(number, &Order::Stop).ok();
+                        self.team.tell(host, process, &Order::Stop).ok();
                     } else if worked == count {
-                        self.tell_all(count, &Order::Check);
+                        self.tell_all(&seats, &Order::Check);
                     }
                 }
                 Some(Answer::Done(report)) => {
                     left -= 1;
-                    reports[seats[number].part].push(*report);
+                    sums[seat.part].reports.push(HostReport { host, report: *report });
                 }
                 Some(Answer::Failed { why }) => {
                     left -= 1;
-                    let name = &parts[seats[number].part].0;
-                    let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
-                    failure.get_or_insert_with(|| anyhow::anyhow!("{name}{why}"));
+                    failure.get_or_insert_with(|| anyhow::anyhow!("{}{why}", self.whose(parts, seat)));
                 }
-                None => bail!("a worker process has ended: it was killed, or says above why"),
+                None => bail!(
+                    "{}a worker process has ended: it was killed, or says above why",
+                    self.whose(parts, seat)
+                ),
             }
         }
         if self.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
         }
-        failure.map_or(Ok(reports), Err)
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if self.team.host_name(0).is_some() {
+            sum::align(&mut sums, go_ns);
+        }
+        Ok(sums)
+    }
+
+    /// `host h2: read: `, as far as there are hosts and parts.
+    fn whose(&self, parts: &[(String, Job)], seat: Seat) -> String {
+        let host = self.team.host_name(seat.host).map(|name| format!("host {name}: ")).unwrap_or_default();
+        let part = &parts[seat.part].0;
+        if part.is_empty() { host } else { format!("{host}{part}: ") }
     }
 }
 
-impl Crew {
-    /// Closes all inputs before it waits for any worker, so that one that hangs does not keep the others running.
-    fn dismiss(&mut self) {
-        self.members.iter_mut().for_each(|member| member.input = None);
-        self.members.clear();
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.dismiss();
-    }
+/// A path in one of the measured directories, as the host has it; other paths stay.
+fn on_that_host(path: &Path, roots: &[Root], host: &str) -> PathBuf {
+    let inside = |root: &Root| {
+        let rest = path.strip_prefix(&root.here).ok()?;
+        Some(Path::new(&on_host(&root.on_hosts, host)).join(rest))
+    };
+    roots.iter().find_map(inside).unwrap_or_else(|| path.to_owned())
 }
 
 impl Runner for Crew {
     fn run(&mut self, parts: &[(String, Job)], processes: u32) -> Result<Vec<Outcome>> {
-        let reports = self.perform(parts, processes).inspect_err(|_| self.disband())?;
-        Ok(parts.iter().zip(reports).map(|((_, job), reports)| outcome_of(&job.limit, reports)).collect())
+        // After a failure the state of all workers is unknown, so that all end.
+        let sums = self.perform(parts, processes).inspect_err(|_| self.team.disband())?;
+        let names = |host| self.team.host_name(host).map(str::to_owned);
+        Ok(sums.into_iter().map(|sum| sum.outcome(&names)).collect())
     }
 }
 
 /// The workers' progress as their processes reported it, with the workers' names.
 fn named<'a>(parts: &'a [(String, Job)], seats: &[Seat], said: &[Vec<(u64, u64)>]) -> Vec<LiveWorker<'a>> {
     let of_process = |(seat, said): (&Seat, &Vec<(u64, u64)>)| {
-        let (part, first, stride) = (parts[seat.part].0.as_str(), seat.first, seat.stride);
+        let Seat { first, stride, .. } = *seat;
+        let part = parts[seat.part].0.as_str();
         let name = move |(n, (ops, bytes)): (usize, &(u64, u64))| LiveWorker {
             part,
             number: first + n as u32 * stride,
@@ -296,100 +348,6 @@ fn named<'a>(parts: &'a [(String, Job)], seats: &[Seat], said: &[Vec<(u64, u64)>
         said.iter().enumerate().map(name).collect::<Vec<_>>()
     };
     seats.iter().zip(said).flat_map(of_process).collect()
-}
-
-/// The sum over the processes of one part.
-fn outcome_of(limit: &Limit, reports: Vec<Report>) -> Outcome {
-    let mut sum = Report::default();
-    let mut latency: BTreeMap<String, _> = BTreeMap::new();
-    for report in reports {
-        sum.workers.extend(report.workers);
-        sum.checked += report.checked;
-        sum.cpu_seconds += report.cpu_seconds;
-        sum.timeline.add(&report.timeline);
-        for (what, part) in report.latency {
-            latency.entry(what).or_insert_with(crate::record::Latency::default).add(&part);
-        }
-    }
-    sum.workers.sort_by_key(|part| part.worker);
-    let parts = &sum.workers;
-    let begin_ns = parts.iter().map(|p| p.begin_ns).min().unwrap_or(0);
-    let warm_ns = parts.iter().map(|p| p.warm_ns).min().unwrap_or(0);
-    let first_ns = parts.iter().map(|p| p.end_ns).min().unwrap_or(0);
-    let last_ns = parts.iter().map(|p| p.end_ns).max().unwrap_or(0);
-    let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-    let total = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
-    let (ops, bytes, late) = (total(|p| p.ops), total(|p| p.bytes), total(|p| p.late));
-    let mut extra = BTreeMap::new();
-    if limit.pace.is_some() && ops > 0 {
-        extra.insert("late_share".to_owned(), late as f64 / ops as f64);
-    }
-    extra.extend(stages(parts).into_iter().flatten());
-    let share = |p: &Part| WorkerShare {
-        ops: p.ops,
-        bytes: p.bytes,
-        seconds: seconds(p.warm_ns, p.end_ns),
-        done: p.done,
-    };
-    Outcome {
-        // A phase shorter than a clock tick cannot be divided by.
-        seconds: seconds(warm_ns, last_ns).max(1e-9),
-        first_done: seconds(begin_ns, first_ns),
-        last_done: seconds(begin_ns, last_ns),
-        ops,
-        bytes,
-        read_bytes: total(|p| p.read_bytes),
-        stonewall: (parts.len() > 1).then(|| {
-            let wall = stonewall(&sum.timeline, warm_ns, first_ns, last_ns);
-            // The timeline counts an operation when it ends, even if it began within the warm-up.
-            Stonewall { ops: wall.ops.min(ops as f64), bytes: wall.bytes.min(bytes as f64), ..wall }
-        }),
-        per_worker: parts.iter().map(share).collect(),
-        per_target: Vec::new(),
-        latency,
-        timeline: (!sum.timeline.counts.is_empty()).then(|| Timeline {
-            width_seconds: sum.timeline.width_ns as f64 / 1e9,
-            ops: sum.timeline.counts.iter().map(|c| c.0).collect(),
-            bytes: sum.timeline.counts.iter().map(|c| c.1).collect(),
-            begin_seconds: sum.timeline.begin_ns as f64 / 1e9,
-        }),
-        checked: sum.checked,
-        cpu_seconds: sum.cpu_seconds,
-        extra,
-    }
-}
-
-/// Opening, moving (with the flush) and closing of files: each from the first worker's begin of it to the last one's end, as IOR
-/// counts. They overlap where workers are not equally far.
-fn stages(parts: &[Part]) -> Option<[(String, f64); 3]> {
-    let is_there = !parts.is_empty() && parts.iter().all(|p| p.opened_ns > 0 && p.moved_ns > 0);
-    let stage = |name: &str, from: fn(&Part) -> u64, to: fn(&Part) -> u64| {
-        let first = parts.iter().map(from).min().unwrap_or(0);
-        let last = parts.iter().map(to).max().unwrap_or(0);
-        (format!("{name}_seconds"), last.saturating_sub(first) as f64 / 1e9)
-    };
-    is_there.then(|| {
-        [
-            stage("open", |p| p.begin_ns, |p| p.opened_ns),
-            stage("access", |p| p.opened_ns, |p| p.moved_ns),
-            stage("close", |p| p.moved_ns, |p| p.end_ns),
-        ]
-    })
-}
-
-/// Operations and bytes from the end of the warm-up until the first worker was done; buckets at the borders count in proportion.
-fn stonewall(timeline: &Buckets, from_ns: u64, to_ns: u64, last_ns: u64) -> Stonewall {
-    let mut wall = Stonewall { seconds: to_ns.saturating_sub(from_ns) as f64 / 1e9, ops: 0.0, bytes: 0.0 };
-    for (i, (ops, bytes)) in timeline.counts.iter().enumerate() {
-        let begin = timeline.begin_ns + i as u64 * timeline.width_ns;
-        // The last one is as wide as there was work.
-        let end = (begin + timeline.width_ns).min(last_ns).max(begin + 1);
-        let inside = end.min(to_ns).saturating_sub(begin.max(from_ns));
-        let share = inside as f64 / (end - begin) as f64;
-        wall.ops += *ops as f64 * share;
-        wall.bytes += *bytes as f64 * share;
-    }
-    wall
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A job has `workers` workers over all its processes, numbered from 0. A worker's operations follow from the job and
 //! its number alone. A file's content follows from seed, file, offset and version (`pattern`). Thus processes share nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -180,6 +180,18 @@ pub enum NamesOp {
 }
 
 impl Job {
+    /// Replaces every path of the job.
+    pub fn map_paths(&mut self, to: impl Fn(&Path) -> PathBuf) {
+        let replace = |path: &mut PathBuf| *path = to(path);
+        match &mut self.work {
+            Work::Data(data) => match &mut data.files {
+                Files::Own { stem: path } | Files::Shared { path } => replace(path),
+                Files::Given { paths } => paths.iter_mut().for_each(replace),
+            },
+            Work::Names(names) => replace(&mut names.root),
+        }
+    }
+
     /// On whose part worker `worker` works.
     pub fn shifted(&self, worker: u32, shift: u32) -> u32 {
         let workers = u64::from(self.workers.max(1));

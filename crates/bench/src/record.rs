@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::cache::CacheState;
 use crate::pattern::Checked;
 use crate::plan::Plan;
+use crate::uneven::Uneven;
 
 /// The number that a change of meaning raises.
 pub const FORMAT: u32 = 1;
@@ -26,6 +27,8 @@ pub enum Line {
     Record(Box<Record>),
     Skipped(Skipped),
     Output(Output),
+    Samples(Samples),
+    Warning(Warning),
     End(End),
 }
 
@@ -44,6 +47,9 @@ pub struct Header {
     pub dir: String,
     /// Type and source of its file system, as the mount table has them: `fuse.stria on 10.0.0.1@tcp:/fs`.
     pub file_system: String,
+    /// Those that had the workers; none: this machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// The command that was given.
     pub command: String,
     /// UTC, RFC 3339.
@@ -91,13 +97,20 @@ pub struct Outcome {
     /// By file or device that was given. Empty if none was, or if the engine does not tell.
     #[serde(default)]
     pub per_target: Vec<TargetShare>,
+    /// By host, where workers ran on hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_host: Vec<HostShare>,
+    /// Hosts, file systems or devices that were slower than their twins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uneven: Vec<Uneven>,
     /// By kind of operation: `read`, `write`, `op`. Empty if the engine does not tell.
     pub latency: BTreeMap<String, Latency>,
     pub timeline: Option<Timeline>,
     pub checked: Checked,
     /// Processor time of the workers, user and system. 0 if the engine does not tell.
     pub cpu_seconds: f64,
-    /// Values that only some phases have: `late_share` of paced ones; `open_seconds`, `access_seconds` and `close_seconds` of files.
+    /// Values that only some phases have: `late_share` of paced ones; `open_seconds`, `access_seconds` and `close_seconds` of files;
+    /// `coordination_seconds`, the part of `seconds` that orders to hosts and their answers took.
     pub extra: BTreeMap<String, f64>,
 }
 
@@ -126,6 +139,17 @@ pub struct TargetShare {
     pub ops: u64,
     pub bytes: u64,
     /// From the begin (plus warm-up) to the end of its last worker.
+    pub seconds: f64,
+}
+
+/// The sum over the workers of one host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostShare {
+    pub host: String,
+    pub workers: u32,
+    pub ops: u64,
+    pub bytes: u64,
+    /// By the host's own clock, from the first begin (plus warm-up) to the end of its last worker.
     pub seconds: f64,
 }
 
@@ -160,6 +184,23 @@ pub struct Skipped {
 pub struct Output {
     pub step: String,
     pub command: String,
+    pub text: String,
+}
+
+/// What a sampler printed since its last such line.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+pub struct Samples {
+    /// The command.
+    pub sampler: String,
+    /// Names of the numbers in its lines: `tcp0.in_mb`.
+    pub fields: Vec<String>,
+    /// Seconds since the run's begin, and a value for each field; a field that a line does not have is null.
+    pub rows: Vec<(f64, Vec<Option<f64>>)>,
+}
+
+/// Something that does not end the run and that its reader should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
     pub text: String,
 }
 
@@ -247,6 +288,7 @@ impl Outcome {
             }
         }
         sum.per_target = crate::targets::together(parts.iter().flat_map(|part| &part.per_target));
+        sum.per_host = crate::targets::hosts_together(parts.iter().flat_map(|part| &part.per_host));
         sum
     }
 
@@ -333,6 +375,8 @@ pub struct Results {
     pub records: Vec<Record>,
     pub skipped: Vec<Skipped>,
     pub outputs: Vec<Output>,
+    pub samples: Vec<Samples>,
+    pub warnings: Vec<Warning>,
     /// `None`: it ended without a word, or is still under way.
     pub end: Option<End>,
 }
@@ -361,6 +405,8 @@ impl Results {
             records: Vec::new(),
             skipped: Vec::new(),
             outputs: Vec::new(),
+            samples: Vec::new(),
+            warnings: Vec::new(),
             end: None,
         };
         let mut torn = None;
@@ -384,6 +430,8 @@ impl Results {
             Line::Record(record) => self.records.push(*record),
             Line::Skipped(skipped) => self.skipped.push(skipped),
             Line::Output(output) => self.outputs.push(output),
+            Line::Samples(samples) => self.samples.push(samples),
+            Line::Warning(warning) => self.warnings.push(warning),
             Line::End(end) => self.end = Some(end),
         }
     }

@@ -4,6 +4,10 @@
 //! bench-R2. Nothing is left in the measured directory, however it ends (but for a kill).
 //! bench-R3. Making, settling, cooling and removing are never inside a measured time.
 //! bench-R4. A step that cannot be run is skipped with a line that says why, and never counted.
+//! bench-R5. On several file systems at once each has a record of its own, and the sum has all bytes over the time of the slowest.
+
+mod jobs;
+mod workspace;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,9 +18,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::jobs::{Holds, holds_of, note_holds, placed, renew, stays};
+use self::workspace::Workspace;
 use crate::cache::{self, CacheState};
-use crate::crew::{Crew, Launcher, Stopped};
-use crate::job::{Data, DataOp, Engine, Files, Job, NamesOp, Work};
+use crate::crew::{Crew, Launcher, Root, Stopped};
+use crate::hosts::Hosts;
+use crate::job::{Data, Engine, Job, Work};
 use crate::plan::schema::Need;
 use crate::plan::{
     self, Environment, Plan, PlannedPart, PlannedPhase, PlannedPoint, PlannedStep, Program, Scale,
@@ -25,9 +32,10 @@ use crate::progress::Progress;
 use crate::record::{self, End, Header, Line, Outcome, Output, Record, Recorder, Skipped};
 use crate::report::RECORDS;
 use crate::runner::Runner;
+use crate::sampler::Samplers;
 use crate::stats::estimate;
 use crate::tools::Found;
-use crate::{memory, needs, system, targets};
+use crate::{memory, needs, system, targets, uneven};
 
 /// How long removed space is waited for, and how often it is looked at.
 const SPACE_WAIT: Duration = Duration::from_secs(20);
@@ -36,8 +44,8 @@ const SPACE_LOOK: Duration = Duration::from_millis(200);
 /// How a plan is run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The measured directory, which exists.
-    pub dir: PathBuf,
+    /// The measured directories, which exist: one on each file system.
+    pub dirs: Vec<Root>,
     /// Where the result goes: a directory, made if it is not there.
     pub out: PathBuf,
     pub scale: String,
@@ -52,6 +60,12 @@ pub struct Settings {
     /// In place of the scale's.
     pub repeats: Option<[u32; 2]>,
     pub budget_seconds: Option<u64>,
+    /// Hosts that have the workers, in place of this machine.
+    pub hosts: Option<Hosts>,
+    /// The command that reaches a host, for the record.
+    pub launch: String,
+    /// Commands that print lines of numbers while the plan is run.
+    pub samplers: Vec<Vec<String>>,
     /// Set from outside (Ctrl-C): the current phase ends, and the files of the run are removed.
     pub stop: Arc<AtomicBool>,
 }
@@ -80,7 +94,10 @@ pub fn run_with(
 ) -> Result<Ran> {
     let steps = plan::expand(plan, &settings.scale, &settings.environment)?;
     let scale = plan.scales.get(&settings.scale).context("a scale that was expanded is there")?.clone();
-    ensure!(settings.dir.is_dir(), "{}: it is no directory", settings.dir.display());
+    ensure!(!settings.dirs.is_empty(), "no directory to measure was given");
+    for Root { here, .. } in &settings.dirs {
+        ensure!(here.is_dir(), "{}: it is no directory", here.display());
+    }
     std::fs::create_dir_all(&settings.out).with_context(|| format!("making {}", settings.out.display()))?;
     let path = settings.out.join(RECORDS);
     ensure!(
@@ -89,13 +106,19 @@ pub fn run_with(
         settings.out.display()
     );
     // First the steps that may be refused: an empty result would be in the way of the next attempt.
-    let workspace = Workspace::new(&settings.dir)?;
+    let workspace = Workspace::new(&settings.dirs)?;
     let mut recorder = Recorder::create(&path)?;
     let found = programs(&steps);
     recorder.write(&Line::Header(Box::new(header(plan, &steps, &scale, settings, &found))))?;
     let begun = Instant::now();
-    let crew = Crew::new(launcher, workspace.0.clone(), settings.stop.clone());
-    let progress = Progress::new(settings.progress, executions(&steps, repeats(&scale, settings)[0]));
+    let root = workspace.dirs[0].clone();
+    let mut crew = match &settings.hosts {
+        Some(hosts) => Crew::on_hosts(hosts.clone(), root, settings.stop.clone()),
+        None => Crew::new(launcher, root, settings.stop.clone()),
+    };
+    crew.set_roots(workspace.roots.clone());
+    let least = repeats(&scale, settings)[0];
+    let progress = Progress::new(settings.progress, executions(&steps, settings.dirs.len() as u32, least));
     let mut running = Running {
         settings,
         scale,
@@ -104,6 +127,7 @@ pub fn run_with(
         begun_ns: crate::work::now_ns(),
         workspace,
         crew,
+        samplers: Samplers::start(&settings.samplers, &settings.program, begun),
         progress,
         found,
         before: Box::new(before),
@@ -112,6 +136,8 @@ pub fn run_with(
     running.crew.watch(running.progress.watcher());
     let result = running.steps(&steps);
     running.progress.end();
+    running.samplers.end();
+    running.samples()?;
     let why = result.as_ref().err().map(|e| format!("{e:#}")).unwrap_or_default();
     let end = End { complete: result.is_ok(), why, seconds: begun.elapsed().as_secs_f64() };
     running.recorder.write(&Line::End(end))?;
@@ -128,10 +154,11 @@ fn repeats(scale: &Scale, settings: &Settings) -> [u32; 2] {
 }
 
 /// Phases that will be run at least.
-fn executions(steps: &[PlannedStep], repeats: u32) -> u64 {
+fn executions(steps: &[PlannedStep], file_systems: u32, repeats: u32) -> u64 {
     let sides = |phase: &PlannedPhase| 1 + u64::from(phase.against.is_some());
     let of_point = |point: &PlannedPoint| point.phases.iter().map(sides).sum::<u64>();
-    steps.iter().flat_map(|step| &step.points).map(of_point).sum::<u64>() * u64::from(repeats)
+    let points = steps.iter().flat_map(|step| &step.points);
+    points.filter(|p| p.file_systems() <= file_systems).map(of_point).sum::<u64>() * u64::from(repeats)
 }
 
 /// Asks those that take part for their versions.
@@ -157,11 +184,25 @@ fn caches_of(steps: &[PlannedStep]) -> &'static str {
 }
 
 fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings, found: &Found) -> Header {
-    let dir = std::path::absolute(&settings.dir).unwrap_or_else(|_| settings.dir.clone());
+    let absolute = |root: &Root| std::path::absolute(&root.here).unwrap_or_else(|_| root.here.clone());
+    let dirs: Vec<PathBuf> = settings.dirs.iter().map(absolute).collect();
+    let file_system =
+        |dir: &PathBuf| system::mount_of(dir).map_or_else(|| "unknown".into(), |mount| mount.file_system);
+    let file_systems: Vec<String> = dirs.iter().map(file_system).collect();
+    let shown: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
     // Evaluated: tables divide by them.
     let values = plan::expand::variables(plan, &settings.scale, &settings.environment);
     let values = values.map(|vars| vars.values()).unwrap_or_default();
-    let mut system = system::describe(&dir);
+    let mut system = system::describe(&dirs[0]);
+    if dirs.len() > 1 {
+        let each = shown.iter().zip(&file_systems).enumerate();
+        system.extend(each.map(|(n, (dir, fs))| (name_of_file_system(n as u32), format!("{dir}: {fs}"))));
+    }
+    let hosts = settings.hosts.as_ref().map(|hosts| hosts.names.clone()).unwrap_or_default();
+    if !hosts.is_empty() {
+        system.push(("hosts".into(), format!("{} by {}", hosts.join(", "), settings.launch)));
+    }
+    system.extend(settings.samplers.iter().map(|words| ("sampler".to_owned(), words.join(" "))));
     let programs: Vec<&str> = found.all().map(|(_, version)| version).collect();
     if !programs.is_empty() {
         system.push(("programs of others".into(), programs.join(", ")));
@@ -181,32 +222,18 @@ fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings
         plan: plan.clone(),
         scale: settings.scale.clone(),
         values,
-        dir: dir.display().to_string(),
-        file_system: system::mount_of(&settings.dir).map_or_else(|| "unknown".into(), |m| m.file_system),
+        dir: shown.join(", "),
+        file_system: file_systems.join(", "),
+        hosts,
         command: settings.command.clone(),
         begun: system::utc_now(),
         system,
     }
 }
 
-/// A directory of ours inside the measured one, which goes with all that is in it.
-struct Workspace(PathBuf);
-
-impl Workspace {
-    fn new(dir: &Path) -> Result<Workspace> {
-        let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
-        let path = dir.join(format!("stria-bench.{}", std::process::id()));
-        std::fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Workspace(path))
-    }
-}
-
-impl Drop for Workspace {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("stria bench: {} is left behind: {error}", self.0.display());
-        }
-    }
+/// `fs1` is the first of the directories that were given.
+fn name_of_file_system(number: u32) -> String {
+    format!("fs{}", number + 1)
 }
 
 struct Running<'a> {
@@ -219,14 +246,12 @@ struct Running<'a> {
     crew: Crew,
     // After the crew, whose workers may still have files in it.
     workspace: Workspace,
+    samplers: Samplers,
     progress: Progress,
     found: Found,
     before: Box<dyn FnMut() -> Result<()> + 'a>,
     ran: Ran,
 }
-
-/// How much of a file each worker's part really holds, by the file's name and the side that wrote it.
-type Holds = BTreeMap<(String, Program), Vec<u64>>;
 
 impl Running<'_> {
     fn steps(&mut self, steps: &[PlannedStep]) -> Result<()> {
@@ -238,7 +263,20 @@ impl Running<'_> {
             for command in &step.commands {
                 self.command(step, command)?;
             }
+            let mut told = 0;
             for (number, point) in step.points.iter().enumerate() {
+                let count = point.file_systems();
+                if count as usize > self.settings.dirs.len() {
+                    if told != count {
+                        let given = self.settings.dirs.len();
+                        let why =
+                            format!("points with {count} file systems: {given} given, name more with --dir");
+                        self.skip(step, why, false)?;
+                        told = count;
+                    }
+                    continue;
+                }
+                self.crew.set_placement(point.placement);
                 match self.point(step, number, point) {
                     // Whatever a program said that was ended in the middle: it was the stop.
                     Err(_) if self.settings.stop.load(Ordering::Relaxed) => return Err(Stopped.into()),
@@ -270,10 +308,16 @@ impl Running<'_> {
     }
 
     fn reason_to_skip(&mut self, step: &PlannedStep) -> Option<String> {
-        let dir = &self.settings.dir;
-        let missing = |need: &Need| needs::missing(*need, dir, &mut self.found);
+        let (dir, environment) = (&self.settings.dirs[0].here, &self.settings.environment);
+        let missing = |need: &Need| needs::missing(*need, dir, environment, &mut self.found);
         if let Some(missing) = step.needs.iter().find_map(missing) {
             return Some(missing);
+        }
+        if let Some(program) = self.settings.hosts.as_ref().and_then(|_| program_of_others(step)) {
+            return Some(format!(
+                "{} runs on this machine alone: leave out the hosts to measure with it",
+                program.title()
+            ));
         }
         if self.is_over_budget() {
             return Some(format!(
@@ -282,7 +326,9 @@ impl Running<'_> {
             ));
         }
         let phases = step.points.iter().flat_map(|p| p.phases.iter().map(|phase| (phase, p.processes)));
-        let ram = self.settings.environment.ram;
+        // Of all hosts, as if they were like this machine.
+        let ram =
+            self.settings.environment.ram.saturating_mul(u64::from(self.settings.environment.hosts.max(1)));
         if let Some((phase, why)) = phases.into_iter().find_map(|(phase, processes)| {
             let jobs = phase.parts.iter().map(|part| &part.job);
             Some((phase, memory::refusal(jobs, processes, ram)?))
@@ -290,18 +336,24 @@ impl Running<'_> {
             return Some(format!("phase {}: {why}", phase.name));
         }
         let needed = plan::estimate::space_bytes(step);
-        let free = self.free_bytes(needed)?;
-        (needed > free).then(|| {
-            format!("it needs {} MiB and {} MiB are free: take a smaller scale", needed >> 20, free >> 20)
+        let used = step.points.iter().map(PlannedPoint::file_systems).max().unwrap_or(1) as usize;
+        self.settings.dirs.iter().take(used).find_map(|root| {
+            let free = self.free_bytes(&root.here, needed)?;
+            let (dir, needed_mib, free_mib) = (root.here.display(), needed >> 20, free >> 20);
+            (needed > free).then(|| {
+                format!(
+                    "it needs {needed_mib} MiB and {free_mib} MiB are free in {dir}: take a smaller scale"
+                )
+            })
         })
     }
 
-    /// Free space of the measured directory. Many file systems free the space of removed files late: waits for that if it would
+    /// Free space of a measured directory. Many file systems free the space of removed files late: waits for that if it would
     /// suffice.
-    fn free_bytes(&self, needed: u64) -> Option<u64> {
+    fn free_bytes(&self, dir: &Path, needed: u64) -> Option<u64> {
         let begun = Instant::now();
         loop {
-            let stat = rustix::fs::statvfs(&self.settings.dir).ok()?;
+            let stat = rustix::fs::statvfs(dir).ok()?;
             let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
             let is_hopeless = bytes(stat.f_blocks) < needed || begun.elapsed() > SPACE_WAIT;
             if bytes(stat.f_bavail) >= needed || is_hopeless || self.settings.stop.load(Ordering::Relaxed) {
@@ -312,7 +364,7 @@ impl Running<'_> {
     }
 
     fn command(&mut self, step: &PlannedStep, command: &[String]) -> Result<()> {
-        let dir = self.settings.dir.display().to_string();
+        let dir = self.settings.dirs[0].here.display().to_string();
         let words: Vec<String> = command.iter().map(|word| word.replace("{dir}", &dir)).collect();
         let Some((program, arguments)) = words.split_first() else { return Ok(()) };
         // The program itself, wherever it was started from.
@@ -340,11 +392,10 @@ impl Running<'_> {
                 break;
             }
             self.progress.begin_repeat(repeat, least, executions_of(point));
-            let dir = self.workspace.0.join(format!("{}.{number}.{repeat}", step.id));
-            std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
-            let once = self.once(step, point, repeat, &dir, &mut samples);
-            let removed =
-                std::fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()));
+            let name = format!("{}.{number}.{repeat}", step.id);
+            let dirs = self.workspace.make(&name, point.file_systems())?;
+            let once = self.once(step, point, repeat, &dirs, &mut samples);
+            let removed = workspace::remove(&dirs);
             once?;
             removed?;
         }
@@ -357,7 +408,7 @@ impl Running<'_> {
         step: &PlannedStep,
         point: &PlannedPoint,
         repeat: u32,
-        dir: &Path,
+        dirs: &[PathBuf],
         samples: &mut BTreeMap<(String, Program), Vec<f64>>,
     ) -> Result<()> {
         let has_sides = point.phases.iter().any(|phase| phase.against.is_some());
@@ -369,10 +420,11 @@ impl Running<'_> {
                 sides.reverse();
             }
             for side in sides {
-                let root = if has_sides { dir.join(side.title()) } else { dir.to_owned() };
-                std::fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
+                let of_side = |dir: &PathBuf| if has_sides { dir.join(side.title()) } else { dir.clone() };
+                let roots: Vec<PathBuf> = dirs.iter().map(of_side).collect();
+                roots.iter().try_for_each(|root| workspace::make(root))?;
                 let at = At { step, point, phase, side, repeat };
-                for (name, outcome) in self.phase(&at, &root, &mut holds)? {
+                for (name, outcome) in self.phase(&at, &roots, &mut holds)? {
                     samples.entry((name, side)).or_default().push(outcome);
                 }
             }
@@ -381,7 +433,7 @@ impl Running<'_> {
     }
 
     /// One phase by one side. Gives the value of each record by the name of its phase.
-    fn phase(&mut self, at: &At<'_>, root: &Path, holds: &mut Holds) -> Result<Vec<(String, f64)>> {
+    fn phase(&mut self, at: &At<'_>, roots: &[PathBuf], holds: &mut Holds) -> Result<Vec<(String, f64)>> {
         if self.settings.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
         }
@@ -389,9 +441,9 @@ impl Running<'_> {
         self.progress.begin_phase(&at.title(), &at.phase.parts);
         let is_read_only = at.phase.parts.iter().all(|part| part.job.work.is_read_only());
         let cache = if at.phase.cold {
-            cache::cool()
+            self.crew.cool()?
         } else {
-            cache::settle();
+            self.crew.settle()?;
             cache_of(&at.phase.parts, is_read_only)
         };
         let parts: Vec<(String, Job)> = at
@@ -399,27 +451,31 @@ impl Running<'_> {
             .parts
             .iter()
             .map(|part| {
-                let mut job = placed(&part.job, root);
+                let mut job = placed(&part.job, &roots[part.file_system as usize]);
                 if stays(&part.job) {
                     renew(&mut job, at.repeat);
                 }
                 job.forget_pages = cache == CacheState::Advised;
-                job.holds = holds_of(&part.job, at.side, holds);
+                job.holds = holds_of(&part.job, (at.side, part.file_system), holds);
                 (part.name.clone(), job)
             })
             .collect();
         let (mut outcomes, command) = match at.side {
             Program::Stria => (self.crew.run(&parts, at.point.processes)?, String::new()),
             program => {
-                let done = crate::tools::run(program, &parts, root, &self.settings.stop)?;
+                let done = crate::tools::run(program, &parts, &roots[0], &self.settings.stop)?;
                 (done.outcomes, done.command)
             }
         };
         for (part, outcome) in at.phase.parts.iter().zip(&mut outcomes) {
-            outcome.per_target = targets::shares(&part.job, outcome);
-            note_holds(&part.job, at.side, outcome, holds);
+            outcome.per_target = match at.point.file_systems {
+                Some(_) => vec![targets::of_part(&part.job, outcome, name_of_file_system(part.file_system))],
+                None => targets::shares(&part.job, outcome),
+            };
+            note_holds(&part.job, (at.side, part.file_system), outcome, holds);
         }
         self.progress.end_phase();
+        self.samples()?;
         if !at.phase.measured {
             return Ok(Vec::new());
         }
@@ -427,49 +483,104 @@ impl Running<'_> {
             ensure_measured(part, outcome).with_context(|| at.title())?;
         }
         let mut values = Vec::new();
-        let together = (outcomes.len() > 1).then(|| Outcome::together(&outcomes));
-        let mut all: Vec<(String, Outcome, u32, String)> = Vec::new();
-        for (part, outcome) in at.phase.parts.iter().zip(outcomes) {
-            let name = if part.name.is_empty() {
-                at.phase.name.clone()
-            } else {
-                format!("{}.{}", at.phase.name, part.name)
-            };
-            let command =
-                if command.is_empty() { serde_json::to_string(&part.job)? } else { command.clone() };
-            all.push((name, outcome, part.job.workers, command));
-        }
-        if let Some(together) = together {
-            let workers = all.iter().map(|(_, _, workers, _)| workers).sum();
-            all.push((at.phase.name.clone(), together, workers, String::new()));
-        }
-        for (name, mut outcome, workers, command) in all {
-            if let Some(timeline) = &mut outcome.timeline {
-                // Of the clock of workers; a program outside tells none.
-                timeline.begin_seconds -= self.begun_ns as f64 / 1e9;
-            }
-            let engine =
-                self.found.here(at.side).map_or_else(|| engine_title(&at.phase.parts), str::to_owned);
-            let record = Record {
-                step: at.step.id.clone(),
-                point: at.point.values.clone(),
-                phase: name.clone(),
-                repeat: at.repeat,
-                workers,
-                processes: at.point.processes.min(workers),
-                engine,
-                command,
-                cache,
-                outcome,
-            };
-            let rate = rate_of(&record.outcome, &at.phase.parts);
-            self.progress.measured(&at.title(), &record);
-            values.push((name, rate));
-            self.recorder.write(&Line::Record(Box::new(record)))?;
-            self.ran.records += 1;
+        for measured in measured(at, outcomes, &command)? {
+            let rate = rate_of(&measured.outcome, &at.phase.parts);
+            values.push((measured.phase.clone(), rate));
+            self.record(at, measured, cache)?;
         }
         Ok(values)
     }
+
+    fn record(&mut self, at: &At<'_>, measured: Measured, cache: CacheState) -> Result<()> {
+        let Measured { phase, mut outcome, workers, parts, command } = measured;
+        if let Some(timeline) = &mut outcome.timeline {
+            // Of the clock of workers; a program outside tells none.
+            timeline.begin_seconds -= self.begun_ns as f64 / 1e9;
+        }
+        outcome.uneven = uneven::of_outcome(&outcome);
+        let engine = self.found.here(at.side).map_or_else(|| engine_title(&at.phase.parts), str::to_owned);
+        let record = Record {
+            step: at.step.id.clone(),
+            point: at.point.values.clone(),
+            phase,
+            repeat: at.repeat,
+            workers,
+            processes: at.point.processes.saturating_mul(parts).min(workers),
+            engine,
+            command,
+            cache,
+            outcome,
+        };
+        self.progress.measured(&at.title(), &record);
+        self.recorder.write(&Line::Record(Box::new(record)))?;
+        self.ran.records += 1;
+        Ok(())
+    }
+
+    /// Records what samplers printed since the last time.
+    fn samples(&mut self) -> Result<()> {
+        for line in self.samplers.drain() {
+            if let Line::Warning(warning) = &line {
+                self.progress.say(&format!("warning: {}", warning.text));
+            }
+            self.recorder.write(&line)?;
+        }
+        Ok(())
+    }
+}
+
+/// A record that a phase becomes.
+struct Measured {
+    phase: String,
+    outcome: Outcome,
+    workers: u32,
+    /// That ran at once, each with processes of its own.
+    parts: u32,
+    command: String,
+}
+
+/// The records of a phase: one for each part and file system, and the sums of parts (bench-R5).
+fn measured(at: &At<'_>, outcomes: Vec<Outcome>, command: &str) -> Result<Vec<Measured>> {
+    let planned = &at.phase.parts;
+    let on_several = at.point.file_systems() > 1;
+    let named = |part: &PlannedPart| match part.name.as_str() {
+        "" => at.phase.name.clone(),
+        name => format!("{}.{name}", at.phase.name),
+    };
+    let sum = |phase: String, of: &[(&PlannedPart, &Outcome)]| {
+        let outcomes: Vec<Outcome> = of.iter().map(|(_, outcome)| (*outcome).clone()).collect();
+        let workers = of.iter().map(|(part, _)| part.job.workers).sum();
+        let outcome = Outcome::together(&outcomes);
+        Measured { phase, outcome, workers, parts: of.len() as u32, command: String::new() }
+    };
+    let both: Vec<(&PlannedPart, &Outcome)> = planned.iter().zip(&outcomes).collect();
+    let mut all = Vec::new();
+    for (part, outcome) in &both {
+        let name = named(part);
+        let phase =
+            if on_several { format!("{name}.{}", name_of_file_system(part.file_system)) } else { name };
+        let command = if command.is_empty() { serde_json::to_string(&part.job)? } else { command.to_owned() };
+        let workers = part.job.workers;
+        all.push(Measured { phase, outcome: (*outcome).clone(), workers, parts: 1, command });
+    }
+    let mut names: Vec<&str> = planned.iter().map(|part| part.name.as_str()).collect();
+    names.dedup();
+    if on_several && names.len() > 1 {
+        for name in &names {
+            let of: Vec<_> = both.iter().filter(|(part, _)| part.name == *name).copied().collect();
+            all.push(sum(named(of[0].0), &of));
+        }
+    }
+    if both.len() > 1 {
+        all.push(sum(at.phase.name.clone(), &both));
+    }
+    Ok(all)
+}
+
+/// A program of others that the step starts.
+fn program_of_others(step: &PlannedStep) -> Option<Program> {
+    let phases = step.points.iter().flat_map(|point| &point.phases);
+    phases.flat_map(|phase| [Some(phase.program), phase.against]).flatten().find(|p| *p != Program::Stria)
 }
 
 fn executions_of(point: &PlannedPoint) -> u64 {
@@ -543,84 +654,6 @@ fn engine_title(parts: &[PlannedPart]) -> String {
     let mut all: Vec<String> = parts.iter().map(engine).collect();
     all.dedup();
     all.join(" + ")
-}
-
-/// The job with its paths in the directory of its point.
-fn placed(job: &Job, root: &Path) -> Job {
-    let mut job = job.clone();
-    match &mut job.work {
-        Work::Data(data) => match &mut data.files {
-            Files::Own { stem } => *stem = root.join(&*stem),
-            Files::Shared { path } => *path = root.join(&*path),
-            Files::Given { paths } => paths.iter_mut().for_each(|path| *path = root.join(&*path)),
-        },
-        Work::Names(names) => names.root = root.join(&names.root),
-    }
-    job
-}
-
-/// Do its files outlive a repeat? Those that were given from outside do; others lie in the point's own directory.
-fn stays(job: &Job) -> bool {
-    let Work::Data(Data { files: Files::Given { paths }, .. }) = &job.work else { return false };
-    paths.iter().any(|path| path.is_absolute())
-}
-
-/// For files that stay between repeats: the version tells the repeat, so that a lost write cannot look like a successful one.
-fn renew(job: &mut Job, repeat: u32) {
-    if let Work::Data(Data { version, accept, .. }) = &mut job.work {
-        accept.iter_mut().chain([version]).for_each(|version| *version |= u64::from(repeat) << 32);
-    }
-}
-
-/// Key of a job's files: reads use it to look up how far the writes came.
-fn key_of(job: &Job) -> Option<String> {
-    match &job.work {
-        Work::Data(Data { files: Files::Own { stem }, .. }) => Some(format!("own {}", stem.display())),
-        Work::Data(Data { files: Files::Shared { path }, .. }) => Some(format!("shared {}", path.display())),
-        // Its parts are not those that were written.
-        Work::Data(Data { files: Files::Given { .. }, .. }) => None,
-        Work::Names(names) => {
-            let kind = match names.op {
-                NamesOp::Create | NamesOp::Stat | NamesOp::Read | NamesOp::Remove => "files",
-                NamesOp::MakeDir | NamesOp::StatDir | NamesOp::RemoveDir => "directories",
-                NamesOp::MakeTree | NamesOp::RemoveTree | NamesOp::Ask => return None,
-            };
-            Some(format!("{kind} {}", names.root.display()))
-        }
-    }
-}
-
-/// Is it this job that makes the files, which others then find?
-fn makes(job: &Job) -> bool {
-    match &job.work {
-        Work::Data(data) => data.create && data.op == DataOp::Write,
-        Work::Names(names) => matches!(names.op, NamesOp::Create | NamesOp::MakeDir),
-    }
-}
-
-fn holds_of(job: &Job, side: Program, holds: &Holds) -> Vec<u64> {
-    let held = key_of(job).and_then(|key| holds.get(&(key, side)));
-    // Parts of a shared file have other offsets with another number of workers; a worker's own file does not change.
-    let is_cut = matches!(&job.work, Work::Data(Data { files: Files::Shared { .. }, .. }));
-    let held = held.filter(|held| !makes(job) && (!is_cut || held.len() == job.workers as usize));
-    held.into_iter().flatten().map(|amount| amount / unit_of(job)).collect()
-}
-
-/// The unit of holds: bytes of data, as phases of one file may have transfers of different sizes; items of names.
-fn unit_of(job: &Job) -> u64 {
-    match &job.work {
-        Work::Data(data) => data.transfer_bytes.max(1),
-        Work::Names(_) => 1,
-    }
-}
-
-fn note_holds(job: &Job, side: Program, outcome: &Outcome, holds: &mut Holds) {
-    if let (true, Some(key)) = (makes(job), key_of(job)) {
-        holds.insert(
-            (key, side),
-            outcome.per_worker.iter().map(|worker| worker.done.saturating_mul(unit_of(job))).collect(),
-        );
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Results per target, a given file or device: the sum over the target's workers.
 
 use crate::job::{Files, Job, Work};
-use crate::record::{Outcome, TargetShare};
+use crate::record::{HostShare, Outcome, TargetShare};
 
 /// By target, in the order in which they were given. Empty where no targets were given, or the engine does not tell of its workers.
 pub fn shares(job: &Job, outcome: &Outcome) -> Vec<TargetShare> {
@@ -32,11 +32,34 @@ pub fn shares(job: &Job, outcome: &Outcome) -> Vec<TargetShare> {
     all
 }
 
+/// One part as the share of its file system.
+pub fn of_part(job: &Job, outcome: &Outcome, name: String) -> TargetShare {
+    let Outcome { ops, bytes, seconds, .. } = *outcome;
+    TargetShare { target: name, workers: job.workers, ops, bytes, seconds }
+}
+
 /// Merges the shares of parts that ran at the same time, by target.
 pub fn together<'a>(parts: impl IntoIterator<Item = &'a TargetShare>) -> Vec<TargetShare> {
     let mut all: Vec<TargetShare> = Vec::new();
     for part in parts {
         match all.iter_mut().find(|known| known.target == part.target) {
+            None => all.push(part.clone()),
+            Some(known) => {
+                known.workers += part.workers;
+                known.ops += part.ops;
+                known.bytes += part.bytes;
+                known.seconds = known.seconds.max(part.seconds);
+            }
+        }
+    }
+    all
+}
+
+/// The same by host.
+pub fn hosts_together<'a>(parts: impl IntoIterator<Item = &'a HostShare>) -> Vec<HostShare> {
+    let mut all: Vec<HostShare> = Vec::new();
+    for part in parts {
+        match all.iter_mut().find(|known| known.host == part.host) {
             None => all.push(part.clone()),
             Some(known) => {
                 known.workers += part.workers;

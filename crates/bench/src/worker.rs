@@ -60,6 +60,9 @@ pub enum Answer {
 /// Results of a process's threads. Times are of a clock that all processes of one machine share.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
+    /// When this process was released from the barrier.
+    #[serde(default)]
+    pub go_ns: u64,
     pub workers: Vec<Part>,
     pub latency: Vec<(String, Latency)>,
     pub timeline: Buckets,
@@ -266,12 +269,12 @@ impl Team<'_> {
         let begun = self.begin(events, say);
         // Whatever was said, the threads wait there.
         self.called_off.store(!matches!(begun, Ok(Then::Goes)), Ordering::Relaxed);
-        let cpu = cpu_seconds();
+        let (cpu, go_ns) = (cpu_seconds(), work::now_ns());
         self.barrier.wait();
         if let Then::Ends = begun? {
             return Ok(None);
         }
-        let mut report = Report::default();
+        let mut report = Report { go_ns, ..Report::default() };
         if let Then::Ends = self.work(&mut report, events, say)? {
             return Ok(None);
         }
@@ -392,6 +395,22 @@ impl Team<'_> {
 }
 
 impl Report {
+    /// Moves all times, so that `from` becomes `to`.
+    pub fn shift(&mut self, from: u64, to: u64) {
+        let moved = |ns: u64| to.saturating_add(ns).saturating_sub(from);
+        for part in &mut self.workers {
+            // 0 says that there was no file.
+            for ns in [&mut part.opened_ns, &mut part.moved_ns].into_iter().filter(|ns| **ns > 0) {
+                *ns = moved(*ns);
+            }
+            for ns in [&mut part.begin_ns, &mut part.warm_ns, &mut part.end_ns] {
+                *ns = moved(*ns);
+            }
+        }
+        self.timeline.begin_ns = moved(self.timeline.begin_ns);
+        self.go_ns = moved(self.go_ns);
+    }
+
     fn take(&mut self, worker: u32, counted: Box<Counted>) {
         for (what, histogram) in
             [("read", &counted.reads), ("write", &counted.writes), ("op", &counted.others)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::job::*;
 use crate::testdir::TestDir;
+use crate::worker::Buckets;
 
 fn data(op: DataOp, files: Files) -> Data {
     Data {
@@ -247,7 +248,7 @@ fn parts_run_at_once_with_processes_of_their_own() {
     let one = Job { workers: 1, ..write("b") };
     let did = crew.run(&[("a".into(), write("a")), ("b".into(), one)], 2).unwrap();
     assert_eq!(did.iter().map(|o| o.per_worker.len()).collect::<Vec<_>>(), [3, 1]);
-    assert_eq!(crew.members.len(), 3);
+    assert_eq!(crew.team.members(), 3);
     let pace = Limit { pace: Some(1e6), ..Limit::default() };
     let did = run(&mut crew, Job { limit: pace, ..write("c") }).unwrap();
     assert!(did.extra.contains_key("late_share"));
@@ -282,9 +283,9 @@ fn a_null_engine_moves_nothing() {
 #[test]
 fn the_stonewall_of_a_short_phase_counts_what_was_done() {
     let timeline = Buckets { begin_ns: 0, width_ns: 10_000_000, counts: vec![(400, 4000)] };
-    let wall = stonewall(&timeline, 0, 4_000_000, 4_000_000);
+    let wall = sum::stonewall(&timeline, 0, 4_000_000, 4_000_000);
     assert_eq!((wall.seconds, wall.ops, wall.bytes), (0.004, 400.0, 4000.0));
-    let half = stonewall(&timeline, 0, 2_000_000, 4_000_000);
+    let half = sum::stonewall(&timeline, 0, 2_000_000, 4_000_000);
     assert_eq!((half.ops, half.bytes), (200.0, 2000.0));
 }
 
@@ -311,7 +312,8 @@ fn what_is_made_is_made_anew() {
 #[test]
 fn workers_are_told_by_their_numbers() {
     let parts = [(String::new(), job(Work::Names(names(NamesOp::Stat))))];
-    let seats = [Seat { part: 0, first: 0, stride: 2 }, Seat { part: 0, first: 1, stride: 2 }];
+    let seat = |first: u32| Seat { part: 0, first, stride: 2, host: 0, process: first as usize };
+    let seats = [seat(0), seat(1)];
     let tell = |said: &[Vec<(u64, u64)>]| -> Vec<(u32, u64)> {
         named(&parts, &seats, said).iter().map(|w| (w.number, w.ops)).collect()
     };

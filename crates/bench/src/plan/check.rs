@@ -9,12 +9,16 @@ use serde_json::Value;
 use super::environment::Environment;
 use super::expand::{expand, variables};
 use super::finding::{Finding, Findings, Trouble};
-use super::schema::{Figure, FigureKind, Phase, Plan, Step, Table, TableKind};
+use super::schema::{ALL_PHASES, Figure, FigureKind, Phase, Plan, Step, Table, TableKind};
+use crate::hosts;
 use crate::record::Unit;
 
 /// Columns of tables that have published values.
 const COLUMNS: [&str; 10] =
     ["peak", "sustained", "max", "min", "mean", "stddev", "value", "total", "needed", "block"];
+
+/// File systems that figures and tables may name one by one.
+const FILE_SYSTEMS_NAMED: u32 = 9;
 
 /// All that is wrong with the plan, at each of its scales, in this environment.
 pub fn check(plan: &Plan, environment: &Environment) -> Result<(), Findings> {
@@ -51,6 +55,25 @@ fn names(plan: &Plan, findings: &mut Findings) {
     if plan.name.is_empty() || !plan.name.chars().all(is_word) {
         let what = format!("'{}' does not do", plan.name);
         findings.add(Finding::new("name", Trouble::new(what, "use a-z, 0-9 and -")));
+    }
+    if !plan.hosts.is_empty()
+        && let Err(error) = hosts::check_names(&plan.hosts)
+    {
+        let trouble = Trouble::new(error.to_string(), "write hosts = [\"h1\", \"h2\"]");
+        findings.add(Finding::new("hosts", trouble));
+    }
+    if let Some(Err(error)) = plan.launch.as_deref().map(hosts::words) {
+        findings
+            .add(Finding::new("launch", Trouble::new(error.to_string(), "write launch = \"ssh {host}\"")));
+    }
+    for (name, values) in &plan.labels {
+        let is_taken = plan.steps.iter().any(|step| step.sweep.contains_key(name))
+            || plan.scales.values().any(|scale| scale.values.contains_key(name));
+        if values.is_empty() || is_taken {
+            let what = "a label has values of its own and is no variable of a scale or sweep";
+            let next = "write labels = { routers = [0, 1] }, and a name that is not used otherwise";
+            findings.add(Finding::new(format!("label {name}"), Trouble::new(what, next)));
+        }
     }
     if plan.scales.is_empty() {
         findings.add(Finding::new("scales", Trouble::new("there is no scale", "add [scales.small]")));
@@ -128,16 +151,22 @@ struct KnownStep<'a> {
 impl<'a> Known<'a> {
     fn new(plan: &'a Plan, environment: &Environment) -> Known<'a> {
         let scales: Vec<_> = plan.scales.keys().filter_map(|s| variables(plan, s, environment)).collect();
+        let labels: Vec<(&str, Vec<Value>)> = plan
+            .labels
+            .iter()
+            .map(|(name, values)| (name.as_str(), values.iter().map(|value| (*value).into()).collect()))
+            .collect();
         let steps = plan.steps.iter().map(|step| {
             let values = |quantities| {
                 let lists = scales.iter().filter_map(|vars| vars.list(quantities).ok());
                 lists.flatten().map(|(shown, _)| shown).collect()
             };
             let swept = step.sweep.iter().map(|(name, list)| (name.as_str(), values(list)));
+            let records = |phase| names_of_records(phase, step.file_systems.is_some());
             let known = KnownStep {
                 step,
-                phases: step.phases.iter().flat_map(names_of_records).collect(),
-                swept: swept.collect(),
+                phases: step.phases.iter().flat_map(records).collect(),
+                swept: swept.chain(labels.iter().cloned()).collect(),
             };
             (step.id.as_str(), known)
         });
@@ -149,7 +178,7 @@ impl<'a> Known<'a> {
     fn check(
         &self,
         place: &str,
-        (step, phase): (&str, &str),
+        (step, phase, is_sampled): (&str, &str, bool),
         at: &BTreeMap<String, Value>,
         findings: &mut Findings,
     ) -> Option<&KnownStep<'a>> {
@@ -163,6 +192,7 @@ impl<'a> Known<'a> {
         };
         match known.phases.get(phase) {
             Some(true) => {}
+            None if phase == ALL_PHASES && is_sampled => {}
             Some(false) => {
                 let what = format!("phase {phase} of step {step} is unmeasured and leaves no record");
                 add("phase", what, "measure it, or name another one".into());
@@ -191,10 +221,14 @@ impl<'a> Known<'a> {
     }
 }
 
-fn names_of_records(phase: &Phase) -> Vec<(String, bool)> {
+/// `NAME`, `NAME.PART`, and on several file systems each of them with `.fs1`, `.fs2` and so on.
+fn names_of_records(phase: &Phase, on_several: bool) -> Vec<(String, bool)> {
     let measured = !phase.unmeasured;
-    let parts = phase.together.iter().map(|part| (format!("{}.{}", phase.name, part.name), measured));
-    parts.chain([(phase.name.clone(), measured)]).collect()
+    let parts = phase.together.iter().map(|part| format!("{}.{}", phase.name, part.name));
+    let names: Vec<String> = parts.chain([phase.name.clone()]).collect();
+    let each = |name: &String| (1..=FILE_SYSTEMS_NAMED).map(|n| format!("{name}.fs{n}")).collect::<Vec<_>>();
+    let of_each = names.iter().filter(|_| on_several).flat_map(each).collect::<Vec<_>>();
+    names.into_iter().chain(of_each).map(|name| (name, measured)).collect()
 }
 
 fn check_figure(figure: &Figure, known: &Known<'_>, findings: &mut Findings) {
@@ -208,9 +242,14 @@ fn check_figure(figure: &Figure, known: &Known<'_>, findings: &mut Findings) {
             Trouble::new("its lines have no x", "name the swept parameter").at("x"),
         ));
     }
+    let is_sampled = figure.sampled.is_some();
+    if is_sampled && figure.kind != FigureKind::Timeline {
+        let trouble = Trouble::new("samples are drawn over time", "make the figure's kind timeline");
+        findings.add(Finding::new(&place, trouble.at("sampled")));
+    }
     for series in &figure.series {
         let place = format!("{place}, series {}", series.name);
-        let step = known.check(&place, (&series.step, &series.phase), &series.at, findings);
+        let step = known.check(&place, (&series.step, &series.phase, is_sampled), &series.at, findings);
         let is_swept = |known: &KnownStep<'_>| known.swept.contains_key(figure.x.as_str());
         if let Some(known) = step.filter(|known| !figure.x.is_empty() && !is_swept(known))
             && figure.kind != FigureKind::Timeline
@@ -228,7 +267,7 @@ fn check_table(table: &Table, known: &Known<'_>, findings: &mut Findings) {
     }
     for row in &table.rows {
         let place = format!("table {}, row {}", table.id, row.name);
-        known.check(&place, (&row.step, &row.phase), &row.at, findings);
+        known.check(&place, (&row.step, &row.phase, false), &row.at, findings);
         for column in row.published.keys().filter(|column| !COLUMNS.contains(&column.as_str())) {
             let trouble = super::expand::unknown(column, &COLUMNS).at("published");
             findings.add(Finding::new(&place, trouble));

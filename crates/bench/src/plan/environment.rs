@@ -15,6 +15,9 @@ pub struct Environment {
     /// Files or devices that `files = "given"` means, absolute, and the bytes of the smallest. Their content is overwritten.
     pub targets: Vec<PathBuf>,
     pub target_bytes: u64,
+    /// Hosts with workers, and directories of file systems; 0 is one of each.
+    pub hosts: u32,
+    pub file_systems: u32,
     /// `--set threads=1,2,4`: overrides the scale's values.
     pub overrides: BTreeMap<String, Quantities>,
 }

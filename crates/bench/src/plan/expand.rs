@@ -18,12 +18,15 @@ use super::environment::Environment;
 use super::finding::{Finding, Findings, Trouble};
 use super::schema::{Need, Phase, Plan, Quantities, Quantity, Step};
 use super::value::Variables;
+use crate::hosts::Placement;
 use crate::job::{Data, DataOp, Engine, Job, Limit, NamesOp, Order, Work};
 
 /// Worker processes of a point that says nothing else: a process each, but no more than this. Threads share the rest.
 pub const PROCESSES_MAX: u32 = 64;
 /// Of one phase: more threads than this no machine starts, and sums of parts stay far from their end.
 const WORKERS_MAX: u32 = 1 << 16;
+/// File systems that a step uses at once.
+const FILE_SYSTEMS_MAX: u32 = 64;
 /// Of a step's id: a directory's name is made of it, and lines of reports.
 const ID_MAX: usize = 64;
 /// Points of one step. More is a mistake: a minute each would be a week.
@@ -44,7 +47,17 @@ pub struct PlannedStep {
 pub struct PlannedPoint {
     pub values: BTreeMap<String, serde_json::Value>,
     pub processes: u32,
+    pub placement: Placement,
+    /// `None`: the step does not say, and has the first.
+    pub file_systems: Option<u32>,
     pub phases: Vec<PlannedPhase>,
+}
+
+impl PlannedPoint {
+    /// How many of the given file systems it takes.
+    pub fn file_systems(&self) -> u32 {
+        self.file_systems.unwrap_or(1)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +78,8 @@ pub struct PlannedPart {
     pub name: String,
     /// Its paths are relative: to the directory that the point gets.
     pub job: Job,
+    /// Which of the file systems it is done on, from 0. All parts of one name are the same work on different ones.
+    pub file_system: u32,
 }
 
 /// The program that executes a job.
@@ -122,6 +137,7 @@ pub fn expand(plan: &Plan, scale: &str, environment: &Environment) -> Result<Vec
         let next = format!("take one of: {}", names_of_variables(plan).join(", "));
         findings.add(Finding::new("--set", Trouble::new(what, next)));
     }
+    labels(plan, environment, &mut findings);
     let steps = plan.steps.iter().filter(|step| is_at(step, scale));
     let mut expander = Expander { plan, environment, findings };
     let planned = steps.map(|step| expander.step(step, &vars)).collect();
@@ -134,6 +150,10 @@ pub fn variables(plan: &Plan, scale: &str, environment: &Environment) -> Option<
     let number = |n: u64| Quantities::One(Quantity::Whole(n));
     vars.set("ram", number(environment.ram));
     vars.set("cpus", number(u64::from(environment.cpus)));
+    vars.set("hosts", number(u64::from(environment.hosts.max(1))));
+    for (name, values) in &plan.labels {
+        vars.set(name, number(values.first().copied().unwrap_or(0)));
+    }
     let targets = environment.targets.len() as u64;
     if targets > 0 {
         // Not more of a device than the scale has, nor than it has itself.
@@ -148,6 +168,23 @@ pub fn variables(plan: &Plan, scale: &str, environment: &Environment) -> Option<
     Some(vars)
 }
 
+/// Refuses a label that is none of those that the plan has: no figure would show its records.
+fn labels(plan: &Plan, environment: &Environment, findings: &mut Findings) {
+    for (name, values) in &plan.labels {
+        let is_one = match environment.overrides.get(name) {
+            None => true,
+            Some(Quantities::One(Quantity::Whole(value))) => values.contains(value),
+            Some(_) => false,
+        };
+        if !is_one {
+            let all: Vec<String> = values.iter().map(u64::to_string).collect();
+            let what = format!("{name} is a label of a run and has one of the values of the plan");
+            let next = format!("give one of: {}", all.join(", "));
+            findings.add(Finding::new("--set", Trouble::new(what, next)));
+        }
+    }
+}
+
 /// Is the step run at this scale?
 pub fn is_at(step: &Step, scale: &str) -> bool {
     step.scales.is_empty() || step.scales.iter().any(|s| s == scale)
@@ -156,7 +193,8 @@ pub fn is_at(step: &Step, scale: &str) -> bool {
 fn names_of_variables(plan: &Plan) -> Vec<&str> {
     let of_scales = plan.scales.values().flat_map(|scale| scale.values.keys());
     let of_steps = plan.steps.iter().flat_map(|step| step.sweep.keys());
-    let all: std::collections::BTreeSet<&str> = of_scales.chain(of_steps).map(String::as_str).collect();
+    let known = of_scales.chain(of_steps).chain(plan.labels.keys());
+    let all: std::collections::BTreeSet<&str> = known.map(String::as_str).collect();
     all.into_iter().collect()
 }
 
@@ -245,7 +283,7 @@ impl Expander<'_> {
         for (name, (_, number)) in &swept {
             vars.sweep(name, *number);
         }
-        let values: BTreeMap<String, Value> =
+        let mut values: BTreeMap<String, Value> =
             swept.into_iter().map(|(name, (shown, _))| (name, shown)).collect();
         let seed = seed_of(&self.plan.name, &step.id, &values);
         let mut state = State::default();
@@ -264,16 +302,61 @@ impl Expander<'_> {
             }
         }
         phases.extend(names::remove_trees(&state, &phases));
+        // Of one file system: on several, each part has as many processes again.
         let workers = phases.iter().map(PlannedPhase::workers).max().unwrap_or(1);
-        let processes = match &step.processes {
-            None => workers.min(PROCESSES_MAX),
-            Some(quantity) => vars.count(quantity).unwrap_or_else(|trouble| {
-                let place = format!("step {}", step.id);
-                self.findings.add(Finding::new(place, trouble.at("processes")));
+        let processes = match (&step.processes, &step.ppn) {
+            (None, None) => workers.min(PROCESSES_MAX),
+            (Some(quantity), None) => self.count(step, &vars, quantity, ("processes", u32::MAX)),
+            (None, Some(ppn)) => {
+                let hosts = self.environment.hosts.max(1);
+                self.count(step, &vars, ppn, ("ppn", WORKERS_MAX)).saturating_mul(hosts)
+            }
+            (Some(_), Some(_)) => {
+                let trouble = Trouble::new("it has `processes` and `ppn`", "leave one of them out");
+                self.findings.add(Finding::new(format!("step {}", step.id), trouble.at("ppn")));
                 1
-            }),
+            }
         };
-        PlannedPoint { values, processes: processes.clamp(1, workers.max(1)), phases }
+        let file_systems = step.file_systems.as_ref();
+        let file_systems = file_systems
+            .map(|quantity| self.count(step, &vars, quantity, ("file-systems", FILE_SYSTEMS_MAX)));
+        if file_systems.is_some() {
+            phases.iter_mut().for_each(|phase| phase.spread(file_systems.unwrap_or(1)));
+            self.refuse_given(step, &phases);
+        }
+        values.extend(self.labels(&vars));
+        let (placement, processes) = (step.placement, processes.clamp(1, workers.max(1)));
+        PlannedPoint { values, processes, placement, file_systems, phases }
+    }
+
+    /// A number of processes or file systems, from 1 to `most`.
+    fn count(&mut self, step: &Step, vars: &Variables, quantity: &Quantity, at: (&str, u32)) -> u32 {
+        let (field, most) = at;
+        let trouble = match vars.count(quantity) {
+            Ok(count) if (1..=most).contains(&count) => return count,
+            Ok(count) => {
+                Trouble::new(format!("{count} is out of range"), format!("give a number from 1 to {most}"))
+            }
+            Err(trouble) => trouble,
+        };
+        self.findings.add(Finding::new(format!("step {}", step.id), trouble.at(field)));
+        1
+    }
+
+    /// The labels of this run.
+    fn labels(&self, vars: &Variables) -> BTreeMap<String, Value> {
+        let value = |name: &String| vars.whole(&Quantity::Text(format!("${name}"))).ok();
+        self.plan.labels.keys().filter_map(|name| Some((name.clone(), value(name)?.into()))).collect()
+    }
+
+    /// A file or device that was given lies on no file system of the run's.
+    fn refuse_given(&mut self, step: &Step, phases: &[PlannedPhase]) {
+        let mut parts = phases.iter().flat_map(|phase| &phase.parts);
+        if parts.any(|part| state::is_outside(&part.job)) {
+            let trouble =
+                Trouble::new("it uses given files and several file systems", "leave one of them out");
+            self.findings.add(Finding::new(format!("step {}", step.id), trouble.at("file-systems")));
+        }
     }
 }
 
@@ -281,6 +364,14 @@ impl PlannedPhase {
     /// Of all parts together.
     pub fn workers(&self) -> u32 {
         self.parts.iter().map(|part| part.job.workers).sum()
+    }
+
+    /// Has each part done on so many file systems.
+    fn spread(&mut self, file_systems: u32) {
+        let on_each = |part: PlannedPart| {
+            (0..file_systems).map(move |file_system| PlannedPart { file_system, ..part.clone() })
+        };
+        self.parts = std::mem::take(&mut self.parts).into_iter().flat_map(on_each).collect();
     }
 }
 
@@ -342,7 +433,7 @@ impl PhaseAt<'_> {
             }
             // Trees of an outside program are its own affair.
             before.extend(names::make_tree(&job, state).filter(|_| program == Program::Stria));
-            parts.push(PlannedPart { name, job });
+            parts.push(PlannedPart { name, job, file_system: 0 });
         }
         for part in &parts {
             let others = parts.iter().filter(|other| other.name != part.name);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::hosts::Placement;
 use crate::record::Unit;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -16,6 +17,18 @@ pub struct Plan {
     pub study: String,
     /// Purpose and method of the measurement.
     pub about: String,
+    /// Hosts whose workers take part, and the command that reaches each: `ssh {host}`. Options of a run override both.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<String>,
+    /// A command that prints a line of JSON with numbers now and then, throughout the run: `["stria", "router", "stat", …]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sampler: Vec<String>,
+    /// Names for the circumstances of a run, with the values that they may have: `routers = [0, 1, 2]`. A run has one value, by
+    /// default the first; each point has it, so that results of several runs can be joined.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, Vec<u64>>,
     /// `min`, `small`, `full`.
     pub scales: BTreeMap<String, Scale>,
     pub steps: Vec<Step>,
@@ -41,7 +54,8 @@ pub struct Scale {
 }
 
 /// A number, or text: a size (`8M`), a variable (`$threads`), or a product (`2 * $ram / $threads`), from left to right.
-/// Variables are those of the scale, those that the step sweeps, and `ram` (bytes of memory), `cpus`, `threads` if not given: 1.
+/// Variables are those of the scale, those that the step sweeps, labels, and `ram` (bytes of memory), `cpus`, `hosts` (their number),
+/// `threads` if not given: 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Quantity {
@@ -76,6 +90,14 @@ pub struct Step {
     pub sweep: BTreeMap<String, Quantities>,
     /// Worker processes; the workers are spread round-robin over them. Without it: a process each, up to 64.
     pub processes: Option<Quantity>,
+    /// In place of it: worker processes of each host, of each part that runs at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ppn: Option<Quantity>,
+    #[serde(default)]
+    pub placement: Placement,
+    /// Each phase does its work on so many file systems at once, with as many workers on each: the first of those that were given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_systems: Option<Quantity>,
     /// Fields common to all phases; a phase's own fields override them.
     #[serde(default)]
     pub data: toml::Table,
@@ -98,8 +120,9 @@ pub enum Need {
     Iozone,
     /// Workers on more than one host.
     Hosts,
-    /// Routers between networks; mirrors; preload library: parts of Stria that do not exist yet.
+    /// Routers between clients and servers: the label `routers` says their number.
     Routers,
+    /// Mirrors; preload library: parts of Stria that do not exist yet.
     Mirrors,
     Preload,
     /// Two mounted file systems, to be measured at once.
@@ -238,6 +261,9 @@ pub struct Figure {
     pub unit: Unit,
     #[serde(default)]
     pub y_scale: AxisScale,
+    /// Of a timeline: what the sampler printed is drawn in place of the workers' rates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<Sampled>,
     pub series: Vec<Series>,
     #[serde(default)]
     pub published: Vec<Published>,
@@ -266,7 +292,18 @@ pub enum AxisScale {
     Log10,
 }
 
-/// Which records a series is made of: those of `step` and `phase` whose point has all of `at`.
+/// Fields of a sampler's lines. Their sum is drawn, from each series' first phase to its last, all series from the same begin.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Sampled {
+    /// Names of fields; `*` stands for any characters.
+    pub fields: Vec<String>,
+    /// What a value is multiplied with to get the figure's unit; 1 without it.
+    pub factor: Option<f64>,
+}
+
+/// Which records a series is made of: those of `step` and `phase` whose point has all of `at`. The phase `*` is all phases, of a
+/// figure of samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Series {
@@ -275,6 +312,16 @@ pub struct Series {
     pub phase: String,
     #[serde(default)]
     pub at: BTreeMap<String, serde_json::Value>,
+    /// The sum of the file systems' own rates, each over its own time, in place of all bytes over the time of the slowest.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub summed: bool,
+}
+
+/// The phase of a series of samples that takes all.
+pub const ALL_PHASES: &str = "*";
+
+fn is_false(word: &bool) -> bool {
+    !word
 }
 
 /// A published value: a point of a series, or without `x` a line across. Its series is one of the figure's, or a name of its own.
@@ -309,8 +356,12 @@ pub enum TableKind {
     Rates,
     /// A row per series over a sweep: peak, where, and sustained (the lowest median from the peak on), beside the published ones.
     Peak,
-    /// Max, min, mean, standard deviation of the repeats, as mdtest and eeyore print them.
+    /// Max, min, mean, standard deviation of the repeats, as mdtest prints them.
     Spread,
+    /// Mean, max, min, standard deviation of the repeats of each operation, as eeyore prints them.
+    Operations,
+    /// A row per phase and point: the rate of each file system, their sum, and all bytes over the time of the slowest.
+    FileSystems,
     /// Needed, measured, one block published, `blocks` blocks, efficiency.
     Requirements,
     /// Threads, directories per worker, files in all: the rule by which names were spread.
@@ -340,4 +391,7 @@ pub struct TableRow {
     pub blocks: Option<u32>,
     #[serde(default)]
     pub does_not_scale: bool,
+    /// As of a figure's series.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub summed: bool,
 }

@@ -8,7 +8,7 @@ use types::size::human;
 
 use super::environment::Environment;
 use super::estimate::{self, Estimate};
-use super::expand::{self, PlannedPhase, PlannedPoint, PlannedStep, Program, expand};
+use super::expand::{self, PlannedPart, PlannedPhase, PlannedPoint, PlannedStep, Program, expand};
 use super::finding::Findings;
 use super::schema::{Need, Plan, Quantities, Step};
 use crate::job::{Data, DataOp, Engine, Files, Flush, Job, Names, Order, Work};
@@ -31,7 +31,7 @@ pub fn text(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
         match planned {
             None => line(&mut out, format!("  not at {scale_name}: only at {}", step.scales.join(", "))),
             Some(planned) => {
-                if of_step(&mut out, step, planned, &mut found) {
+                if of_step(&mut out, step, planned, environment, &mut found) {
                     all += estimate::of_step(planned);
                     space = space.max(estimate::space_bytes(planned));
                 }
@@ -71,7 +71,7 @@ pub fn json(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
     let mut shown = Vec::new();
     for step in &plan.steps {
         let planned = steps.iter().find(|planned| planned.id == step.id);
-        let skipped = planned.and_then(|_| missing(step, &mut found));
+        let skipped = planned.and_then(|_| missing(step, environment, &mut found));
         let each = planned.map(estimate::of_step).unwrap_or_default();
         let bytes_kept = planned.map_or(0, estimate::space_bytes);
         if planned.is_some() && skipped.is_none() {
@@ -80,7 +80,8 @@ pub fn json(plan: &Plan, scale_name: &str, environment: &Environment) -> Result<
         }
         let first = planned.and_then(|planned| planned.points.first());
         let phases = first.map_or(&[][..], |point| &point.phases).iter().map(|phase| {
-            let parts = phase.parts.iter().map(|part| format!("{}, {}", kind(&part.job), amount(&part.job)));
+            let on_first = phase.parts.iter().filter(|part| part.file_system == 0);
+            let parts = on_first.map(|part| format!("{}, {}", kind(&part.job), amount(&part.job)));
             serde_json::json!({
                 "name": phase.name,
                 "measured": phase.measured,
@@ -169,16 +170,22 @@ fn word(value: &Value) -> String {
 }
 
 /// Why the step cannot be run on this machine. Whether a file system takes direct I/O is known only where one is measured.
-fn missing(step: &Step, found: &mut Found) -> Option<String> {
+fn missing(step: &Step, environment: &Environment, found: &mut Found) -> Option<String> {
     let of_machine = step.needs.iter().filter(|need| **need != Need::Direct);
     let reasons: Vec<String> =
-        of_machine.filter_map(|need| needs::missing(*need, Path::new("/"), found)).collect();
+        of_machine.filter_map(|need| needs::missing(*need, Path::new("/"), environment, found)).collect();
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
 /// Is it counted in the sums?
-fn of_step(out: &mut String, step: &Step, planned: &PlannedStep, found: &mut Found) -> bool {
-    let missing = missing(step, found);
+fn of_step(
+    out: &mut String,
+    step: &Step,
+    planned: &PlannedStep,
+    environment: &Environment,
+    found: &mut Found,
+) -> bool {
+    let missing = missing(step, environment, found);
     if let Some(why) = &missing {
         line(out, format!("  SKIPPED here: {why}"));
     } else if !step.needs.is_empty() {
@@ -226,7 +233,9 @@ fn of_step(out: &mut String, step: &Step, planned: &PlannedStep, found: &mut Fou
 fn of_phase(out: &mut String, phase: &PlannedPhase, last: &PlannedPoint) {
     let mut said = Vec::new();
     let twin = last.phases.iter().find(|other| other.name == phase.name).unwrap_or(phase);
-    for (part, other) in phase.parts.iter().zip(&twin.parts) {
+    // The same is done on each file system.
+    let first = |part: &&PlannedPart| part.file_system == 0;
+    for (part, other) in phase.parts.iter().filter(first).zip(twin.parts.iter().filter(first)) {
         let (begin, end) = (amount(&part.job), amount(&other.job));
         let amount = if begin == end { begin } else { format!("{begin} … {end}") };
         let name = if part.name.is_empty() { String::new() } else { format!("{}: ", part.name) };
@@ -339,11 +348,10 @@ mod tests {
         for step in &plan.steps {
             assert!(said.contains(&format!("\n{}: {}\n", step.id, step.title)), "{said}");
         }
-        let parts =
-            "both             write: write own files, 1M, 2 workers x 384.0M; read: read own files, 1M";
+        let parts = "both             write: write own files, 1M, 1 worker x 384.0M; read: read own files, 1M, 1 worker";
         for wanted in [
             "scale small (also: full, min): 3 to 5 repeats",
-            "SKIPPED here: routers between networks",
+            "6 points: block 96M, 48M; fs 1, 2, 3; threads 1",
             parts,
             "in all about ",
         ] {

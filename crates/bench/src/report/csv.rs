@@ -63,6 +63,10 @@ fn columns(results: &Results) -> Vec<Column<'_>> {
         let title = format!("target.{target}.mb_per_second");
         add(&title, Box::new(move |r| real(target_of(r, &target))));
     }
+    for host in names(results, |r| r.outcome.per_host.iter().map(|h| &h.host)) {
+        let title = format!("host.{host}.mb_per_second");
+        add(&title, Box::new(move |r| real(host_of(r, &host))));
+    }
     // 4. latencies
     for kind in names(results, |r| r.outcome.latency.keys()) {
         for (word, q) in QUANTILES {
@@ -90,6 +94,11 @@ fn targets(results: &Results) -> Vec<String> {
 fn target_of(record: &Record, name: &str) -> Option<f64> {
     let target = record.outcome.per_target.iter().find(|t| t.target == name)?;
     rate(Unit::MBps, target.bytes as f64, target.ops as f64, target.seconds)
+}
+
+fn host_of(record: &Record, name: &str) -> Option<f64> {
+    let host = record.outcome.per_host.iter().find(|h| h.host == name)?;
+    rate(Unit::MBps, host.bytes as f64, host.ops as f64, host.seconds)
 }
 
 /// All names that any record has, in order.

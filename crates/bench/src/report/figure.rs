@@ -5,7 +5,7 @@ use super::number::number;
 use super::{bars, lines, timeline};
 use crate::plan::schema::{AxisScale, Figure, FigureKind};
 use crate::record::{Results, Unit};
-use crate::stats::Estimate;
+use crate::stats::{Estimate, estimate};
 
 /// Published values farther from the measured than this factor get a picture of their own: on a linear axis the smaller ones would
 /// lie flat on its floor.
@@ -79,7 +79,8 @@ impl<'a> Shown<'a> {
             }
         }
         let series = figure.series.iter().zip(picked).map(|(series, groups)| {
-            let points = groups.iter().filter_map(|g| point(figure, g, &groups, &words)).collect();
+            let of = |g: &&Group| point(figure, g, series.summed, (&groups, &words));
+            let points = groups.iter().filter_map(of).collect();
             Measured { name: &series.name, points: sorted(points), groups }
         });
         let mut names: Vec<&str> = figure.series.iter().map(|s| s.name.as_str()).collect();
@@ -99,9 +100,9 @@ impl<'a> Shown<'a> {
     }
 
     /// Is there something measured to be drawn?
-    pub fn has_data(&self) -> bool {
+    pub fn has_data(&self, results: &Results) -> bool {
         match self.figure.kind {
-            FigureKind::Timeline => timeline::has_data(self),
+            FigureKind::Timeline => timeline::has_data(self, results),
             _ => self.series.iter().any(|s| !s.points.is_empty()),
         }
     }
@@ -172,15 +173,21 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn point(figure: &Figure, group: &Group, all: &[&Group], words: &[String]) -> Option<Point> {
-    let value = group.estimate(figure.unit);
+fn point(
+    figure: &Figure,
+    group: &Group,
+    summed: bool,
+    (all, words): (&[&Group], &[String]),
+) -> Option<Point> {
+    let samples = group.samples_of(figure.unit, summed);
+    let value = estimate(&samples);
     let at = group.point.get(&figure.x);
     let x = match at {
         Some(v) if words.is_empty() => quantity(v)?,
         Some(v) => words.iter().position(|w| *w == word(v))? as f64,
         None => 0.0,
     };
-    let repeats = group.samples(figure.unit).len();
+    let repeats = samples.len();
     let label = at.map_or_else(|| differing(group, all), word);
     value.median.is_finite().then_some(Point { x, label, value, repeats })
 }

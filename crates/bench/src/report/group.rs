@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::plan;
+use crate::plan::schema::ALL_PHASES;
 use crate::record::{Record, Results, Unit};
 use crate::stats::{self, Estimate};
 
@@ -35,6 +36,14 @@ impl Group<'_> {
         self.records.iter().filter_map(|r| r.outcome.value(unit)).filter(|v| v.is_finite()).collect()
     }
 
+    /// The same, or the sums of the file systems' own rates.
+    pub fn samples_of(&self, unit: Unit, summed: bool) -> Vec<f64> {
+        match summed {
+            false => self.samples(unit),
+            true => self.records.iter().filter_map(|r| sum_of(r, unit)).collect(),
+        }
+    }
+
     pub fn estimate(&self, unit: Unit) -> Estimate {
         stats::estimate(&self.samples(unit))
     }
@@ -59,6 +68,15 @@ impl Group<'_> {
         let values: Vec<f64> = self.records.iter().filter_map(|r| of(r)).filter(|v| v.is_finite()).collect();
         stats::estimate(&values).median
     }
+}
+
+/// The rates of a record's file systems, each over its own time, added; the record's own rate if it has none.
+fn sum_of(record: &Record, unit: Unit) -> Option<f64> {
+    let targets = &record.outcome.per_target;
+    if targets.is_empty() {
+        return record.outcome.value(unit);
+    }
+    targets.iter().map(|t| super::series::rate(unit, t.bytes as f64, t.ops as f64, t.seconds)).sum()
 }
 
 /// All groups, in the order in which they were first measured.
@@ -95,9 +113,11 @@ pub fn select<'g, 'a>(
     phase: &str,
     at: &BTreeMap<String, Value>,
 ) -> Vec<&'g Group<'a>> {
+    let is_phase = |g: &Group| g.phase == phase || (phase == ALL_PHASES && !g.phase.contains('.'));
     let fits = |g: &&Group| {
         g.is_main
-            && (g.step, g.phase) == (step, phase)
+            && g.step == step
+            && is_phase(g)
             && at.iter().all(|(name, wanted)| g.point.get(name).is_some_and(|is| is_same(is, wanted)))
     };
     groups.iter().filter(fits).collect()

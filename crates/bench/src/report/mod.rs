@@ -10,10 +10,12 @@ mod csv;
 mod figure;
 mod grid;
 mod group;
+mod join;
 mod lines;
 pub(crate) mod number;
 mod page;
 mod paint;
+mod sampled;
 mod series;
 mod tables;
 mod targets;
@@ -33,6 +35,7 @@ use crate::record::Results;
 
 pub use csv::csv;
 pub use group::{Group, groups, word};
+pub use join::join;
 pub use page::html;
 pub use text::text;
 

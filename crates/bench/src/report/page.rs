@@ -19,6 +19,10 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// Most numbers in the summary at the top of the page.
 const TILES_MAX: usize = 12;
 
+/// Warnings of samplers, and lines of uneven ones, in the page.
+const WARNINGS_MAX: usize = 8;
+const UNEVEN_MAX: usize = 200;
+
 /// Bytes of the page for the parts that grow with the number of records.
 #[derive(Clone, Copy)]
 struct Room {
@@ -68,6 +72,7 @@ fn page(results: &Results, room: Room) -> String {
         out.push_str("<h2 id=\"tables\">Tables</h2>\n");
         grids.iter().for_each(|g| out.push_str(&g.html()));
     }
+    uneven(&mut out, &groups);
     outputs(&mut out, results, room);
     if !groups.is_empty() {
         out.push_str("<h2 id=\"series\">Everything that was measured</h2>\n");
@@ -101,12 +106,16 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
             "<p class=\"warn\" role=\"alert\">{failed} {steps} failed: see <a href=\"#skipped\">what was not measured</a>.</p>"
         );
     }
+    for warning in results.warnings.iter().take(WARNINGS_MAX) {
+        put!(out, "<p class=\"warn\" role=\"alert\">{}</p>", escape(&warning.text));
+    }
     let took = results.end.as_ref().map(|e| duration(e.seconds));
     let steps: BTreeSet<&str> = groups.iter().map(|g| g.step).collect();
     let facts = [
         ("File system", header.file_system.clone()),
         ("Directory", header.dir.clone()),
         ("Plan and scale", format!("{}, {}", header.plan.name, header.scale)),
+        ("Workers on", if header.hosts.is_empty() { "this machine".into() } else { header.hosts.join(", ") }),
         ("Begun", header.begun.clone()),
         ("Took", took.unwrap_or_else(|| "–".into())),
         ("Program", programs(results)),
@@ -247,8 +256,11 @@ fn figures(out: &mut String, results: &Results, groups: &[Group]) {
         let about =
             if figure.about.is_empty() { String::new() } else { format!("<p>{}</p>", escape(&figure.about)) };
         let title = escape(&figure.title);
-        if !shown.has_data() {
-            let why = missing(results, figure.series.iter().map(|s| s.step.as_str()));
+        if !shown.has_data(results) {
+            let why = match (&figure.sampled, results.samples.is_empty()) {
+                (Some(_), true) => "no sampler printed numbers in this run: give one with --sampler.".into(),
+                _ => missing(results, figure.series.iter().map(|s| s.step.as_str())),
+            };
             put!(
                 out,
                 "<figure class=\"wide\" id=\"figure-{id}\"><figcaption><h3>{title}</h3>{about}<p>Nothing was measured for it: {}</p></figcaption></figure>\n",
@@ -303,6 +315,27 @@ fn missing<'a>(results: &Results, steps: impl Iterator<Item = &'a str>) -> Strin
         true => "its steps are not in this result.".into(),
         false => whys.into_iter().collect::<Vec<_>>().join("; "),
     }
+}
+
+/// One bad memory module of a cluster shows here.
+fn uneven(out: &mut String, groups: &[Group]) {
+    let lines = super::targets::uneven_lines(groups);
+    if lines.is_empty() {
+        return;
+    }
+    put!(
+        out,
+        "<h2 id=\"uneven\">Slower than its twins</h2>\n<p class=\"soft\">Hosts, file systems and devices below {:.0} % of the median of \
+         the others, for each of their workers.</p>\n<ul class=\"plain\">",
+        crate::uneven::UNEVEN * 100.0
+    );
+    for line in lines.iter().take(UNEVEN_MAX) {
+        put!(out, "<li>{}</li>", escape(line));
+    }
+    if lines.len() > UNEVEN_MAX {
+        put!(out, "<li>{} more are in summary.json.</li>", lines.len() - UNEVEN_MAX);
+    }
+    out.push_str("</ul>\n");
 }
 
 fn outputs(out: &mut String, results: &Results, room: Room) {

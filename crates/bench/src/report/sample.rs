@@ -30,8 +30,13 @@ pub fn save(results: &Results, path: &std::path::Path) {
 
 /// The result of a run of a plan with all its programs installed: each measured phase, `repeats` times.
 pub fn of_plan(plan: Plan, scale: &str, repeats: u32) -> Results {
-    use crate::plan::{Environment, Program, expand};
-    let environment = Environment { ram: 64 << 30, cpus: 32, ..Environment::default() };
+    use crate::plan::{Environment, PlannedPart, Program, expand};
+    let mut environment = Environment { ram: 64 << 30, cpus: 32, ..Environment::default() };
+    // Behind one router, where a plan has them.
+    if plan.labels.contains_key("routers") {
+        let one = Quantities::One(crate::plan::schema::Quantity::Whole(1));
+        environment.overrides.insert("routers".into(), one);
+    }
     let steps = expand(&plan, scale, &environment).expect("plans of ours can be expanded");
     let values = crate::plan::expand::variables(&plan, scale, &environment).unwrap().values();
     let mut results = results(Plan { steps: Vec::new(), ..plan.clone() }, scale, 0);
@@ -46,11 +51,14 @@ pub fn of_plan(plan: Plan, scale: &str, repeats: u32) -> Results {
             step.points.iter().flat_map(|point| point.phases.iter().map(move |phase| (point, phase)));
         for (point, phase) in phases.filter(|(_, phase)| phase.measured) {
             for repeat in 0..repeats {
-                let mut names = vec![(phase.name.clone(), phase.workers())];
-                if phase.parts.len() > 1 {
-                    let parts =
-                        phase.parts.iter().map(|p| (format!("{}.{}", phase.name, p.name), p.job.workers));
-                    names.extend(parts);
+                let of_all = |of: &[&PlannedPart]| of.iter().map(|part| part.job.workers).sum::<u32>();
+                let all: Vec<&PlannedPart> = phase.parts.iter().collect();
+                let mut names = vec![(phase.name.clone(), of_all(&all))];
+                let mut parts: Vec<&str> = phase.parts.iter().map(|part| part.name.as_str()).collect();
+                parts.dedup();
+                for part in parts.iter().filter(|part| !part.is_empty()) {
+                    let of_it: Vec<_> = all.iter().copied().filter(|other| other.name == **part).collect();
+                    names.push((format!("{}.{part}", phase.name), of_all(&of_it)));
                 }
                 let is_names = matches!(phase.parts[0].job.work, crate::job::Work::Names(_));
                 for program in [Some(phase.program), phase.against].into_iter().flatten() {
@@ -66,6 +74,9 @@ pub fn of_plan(plan: Plan, scale: &str, repeats: u32) -> Results {
                         };
                         let mut record = record(what, phase.cold, &mut rng, clock);
                         record.repeat = repeat;
+                        if let Some(count) = point.file_systems {
+                            record.outcome.per_target = file_systems(count, &record.outcome);
+                        }
                         record.command = serde_json::to_string(&phase.parts[0].job).unwrap();
                         results.records.push(record);
                     }
@@ -74,7 +85,25 @@ pub fn of_plan(plan: Plan, scale: &str, repeats: u32) -> Results {
             }
         }
     }
+    let sampled = results.header.plan.figures.iter().filter_map(|figure| figure.sampled.as_ref());
+    let fields = sampled.flat_map(|sampled| &sampled.fields).map(|name| name.replace('*', "tcp0."));
+    let fields: Vec<String> = fields.collect();
+    let row = |second: u32| (f64::from(second), vec![Some(100.0 + f64::from(second % 7)); fields.len()]);
+    let rows = (0..clock as u32 + 3).map(row).collect();
+    results.samples.push(Samples { sampler: "stria router stat".into(), fields: fields.clone(), rows });
     results
+}
+
+/// Even shares; the second file system is slower.
+fn file_systems(count: u32, outcome: &Outcome) -> Vec<TargetShare> {
+    let share = |n: u32| TargetShare {
+        target: format!("fs{}", n + 1),
+        workers: 1,
+        ops: outcome.ops / u64::from(count),
+        bytes: outcome.bytes / u64::from(count),
+        seconds: outcome.seconds * if n == 1 { 1.25 } else { 1.0 },
+    };
+    (0..count).map(share).collect()
 }
 
 /// All of a plan at a scale, `repeats` times each.
@@ -83,6 +112,8 @@ pub fn results(plan: Plan, scale: &str, repeats: u32) -> Results {
     let mut results = Results {
         header: header(plan, scale),
         records: Vec::new(),
+        samples: Vec::new(),
+        warnings: Vec::new(),
         skipped: vec![Skipped {
             step: "routers".into(),
             why: "no routers: this file system has none".into(),
@@ -133,6 +164,7 @@ pub fn header(plan: Plan, scale: &str) -> Header {
         values: values.into_iter().map(|(name, value)| (name, Value::Array(list(&value)))).collect(),
         dir: "/mnt/stria/bench".into(),
         file_system: "fuse.stria on 10.0.0.1@tcp:/fs".into(),
+        hosts: Vec::new(),
         command: "stria bench run sample --dir /mnt/stria/bench --out out --scale small".into(),
         begun: "2026-11-22T10:00:00Z".into(),
         system: vec![("kernel".into(), "6.18.0".into()), ("memory".into(), "64 GiB".into())],
@@ -237,6 +269,8 @@ fn record(made: Made, is_cold: bool, rng: &mut StdRng, clock: f64) -> Record {
             }),
             per_worker: (0..workers).map(share).collect(),
             per_target: targets,
+            per_host: Vec::new(),
+            uneven: Vec::new(),
             latency: [("op".to_owned(), latency(kind as u64))].into(),
             timeline: Some(Timeline {
                 width_seconds: 0.2,

@@ -12,6 +12,7 @@ use super::tables::interval;
 use crate::cache::CacheState;
 use crate::record::{Outcome, Record, Results, Unit};
 use crate::stats::{Estimate, median};
+use crate::uneven::Uneven;
 
 /// Rows of the page's table; the CSV has all.
 const ROWS_MAX: usize = 800;
@@ -38,6 +39,12 @@ pub struct Series<'a> {
     /// Rates of each file or device that was given, medians over the repeats.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub per_target: BTreeMap<String, f64>,
+    /// Rates of each host's workers, medians over the repeats.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub per_host: BTreeMap<String, f64>,
+    /// Hosts and targets that are slower than their twins, with their share of the twins' rate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub uneven: Vec<Uneven>,
     pub first_done_seconds: Option<f64>,
     pub last_done_seconds: Option<f64>,
     /// The rate up to the moment when the first worker was done.
@@ -77,6 +84,8 @@ impl<'a> Series<'a> {
             latency_us: latencies(group),
             per_worker: per_worker(group),
             per_target: super::targets::rates_of(group, unit),
+            per_host: super::targets::rates_of_hosts(group, unit),
+            uneven: super::targets::uneven_of(group),
             first_done_seconds: finite(group.median_of(|r| Some(r.outcome.first_done))),
             last_done_seconds: finite(group.median_of(|r| Some(r.outcome.last_done))),
             stonewall: finite(group.median_of(|r| stonewall(&r.outcome, unit))),
@@ -238,6 +247,9 @@ struct Summary<'a> {
     complete: bool,
     series: Vec<Series<'a>>,
     skipped: &'a [crate::record::Skipped],
+    /// A sampler that ended, and the like.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<&'a str>,
 }
 
 /// `summary.json`.
@@ -255,6 +267,7 @@ pub fn json(results: &Results, groups: &[Group]) -> String {
         complete: results.end.as_ref().is_some_and(|e| e.complete),
         series: groups.iter().map(Series::new).collect(),
         skipped: &results.skipped,
+        warnings: results.warnings.iter().map(|warning| warning.text.as_str()).collect(),
     };
     serde_json::to_string_pretty(&summary).expect("numbers, strings and lists")
 }

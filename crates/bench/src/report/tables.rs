@@ -24,6 +24,8 @@ fn grid(results: &Results, table: &Table, groups: &[Group]) -> Option<Grid> {
         TableKind::Rates => rates(results, table, groups),
         TableKind::Peak => peaks(table, groups),
         TableKind::Spread => spreads(table, groups),
+        TableKind::Operations => operations(table, groups),
+        TableKind::FileSystems => super::targets::file_systems(table, groups),
         TableKind::Requirements => requirements(table, groups),
         TableKind::Directories => directories(table, groups),
         TableKind::Targets => super::targets::table(table, groups),
@@ -82,7 +84,8 @@ fn rates(results: &Results, table: &Table, groups: &[Group]) -> (Vec<String>, Ve
         let picked = select(groups, &row.step, &row.phase, &row.at);
         for group in &picked {
             let (divisor, unit) = per(results, group, row);
-            let samples: Vec<f64> = group.samples(row.unit).iter().map(|v| v / divisor).collect();
+            let samples: Vec<f64> =
+                group.samples_of(row.unit, row.summed).iter().map(|v| v / divisor).collect();
             let (e, known) = (estimate(&samples), published(row, "value"));
             rows.push(vec![
                 name_of(row, group, picked.len() > 1),
@@ -183,7 +186,7 @@ fn spreads(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
     for row in &table.rows {
         let picked = select(groups, &row.step, &row.phase, &row.at);
         for group in &picked {
-            let samples = group.samples(row.unit);
+            let samples = group.samples_of(row.unit, row.summed);
             let Some([max, min, mean, deviation]) = spread(&samples) else { continue };
             let mut cells = vec![name_of(row, group, picked.len() > 1), row.unit.words().to_owned()];
             cells.extend([max, min, mean, deviation].map(number));
@@ -206,6 +209,26 @@ fn spreads(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
             "of published Mean",
         ]));
     }
+    (names, rows)
+}
+
+/// Columns of a spread in eeyore's order: mean, max, min, deviation.
+const EEYORE: [usize; 4] = [2, 0, 1, 3];
+
+fn operations(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
+    let (mut names, mut rows) = spreads(table, groups);
+    // Columns of the measured ones begin behind name and unit, of the published ones behind those and the repeats.
+    let reorder = |cells: &mut Vec<String>| {
+        for first in [2, 7] {
+            let Some(old) = cells.get(first..first + EEYORE.len()).map(<[String]>::to_vec) else { continue };
+            EEYORE.iter().enumerate().for_each(|(to, from)| cells[first + to].clone_from(&old[*from]));
+        }
+    };
+    reorder(&mut names);
+    rows.iter_mut().for_each(reorder);
+    let words = names.iter_mut().skip(1);
+    words.for_each(|name| *name = name.replace("Std Dev", "Stdev"));
+    names[0] = "Op".into();
     (names, rows)
 }
 

@@ -18,6 +18,9 @@ pub fn text(results: &Results) -> String {
         printable(&header.dir),
         printable(&header.file_system)
     );
+    if !header.hosts.is_empty() {
+        out.push_str(&format!("workers on: {}\n", printable(&header.hosts.join(", "))));
+    }
     if let Some(why) = incomplete(results) {
         out.push_str(&format!("NOT COMPLETE: {}\n", printable(&why)));
     }
@@ -30,6 +33,14 @@ pub fn text(results: &Results) -> String {
     for grid in grids.iter().filter(|g| !g.rows.is_empty()) {
         out.push('\n');
         out.push_str(&grid.text());
+    }
+    let uneven = super::targets::uneven_lines(&groups);
+    if !uneven.is_empty() {
+        out.push_str("\nuneven: slower than its twins\n");
+        uneven.iter().for_each(|line| out.push_str(&format!("{}\n", printable(line))));
+    }
+    for warning in &results.warnings {
+        out.push_str(&format!("\nwarning: {}\n", printable(&warning.text)));
     }
     out.push_str(&honesty(results));
     if !results.skipped.is_empty() {

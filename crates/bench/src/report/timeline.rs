@@ -8,6 +8,7 @@ use super::figure::Shown;
 use super::lines::frame_left;
 use super::number::{duration, number};
 use super::paint::{self, Area, Drawn, Entry, FONT, Hints, Ink, Name, Sign, text, width_of};
+use super::sampled;
 use crate::record::{Record, Results, Timeline, Unit};
 
 const SIZE: (u32, u32) = (1180, 400);
@@ -15,24 +16,31 @@ const RIGHT: i32 = 24;
 /// Buckets that one picture draws, about; more are added up by twos, fours, …: it is 1,100 pixels wide.
 const BUCKETS_MAX: usize = 1100;
 
-/// Rates of one record: (seconds since the first of the figure, rate, until).
-struct Track<'a> {
-    series: usize,
-    record: &'a Record,
-    begin: f64,
-    width: f64,
-    rates: Vec<f64>,
+/// Rates of one record, or of one series of samples, in seconds since the first of the figure.
+pub struct Track {
+    pub series: usize,
+    pub end: f64,
+    pub steps: Vec<Step>,
+}
+
+pub struct Step {
+    pub from: f64,
+    pub to: f64,
+    pub value: f64,
 }
 
 /// A phase from its begin to its end; parts at once are one.
-struct Band<'a> {
-    name: &'a str,
-    begin: f64,
-    end: f64,
+pub struct Band<'a> {
+    pub name: &'a str,
+    pub begin: f64,
+    pub end: f64,
 }
 
-pub fn has_data(shown: &Shown) -> bool {
-    factor(shown.unit()).is_some() && records(shown).next().is_some()
+pub fn has_data(shown: &Shown, results: &Results) -> bool {
+    match &shown.figure.sampled {
+        Some(sampled) => !sampled::tracks(shown, sampled, results).0.is_empty(),
+        None => factor(shown.unit()).is_some() && records(shown).next().is_some(),
+    }
 }
 
 fn records<'s>(shown: &'s Shown) -> impl Iterator<Item = (usize, &'s Record, &'s Timeline)> {
@@ -56,9 +64,11 @@ fn factor(unit: Unit) -> Option<Option<f64>> {
 }
 
 pub fn draw(shown: &Shown, results: &Results) -> String {
-    let tracks = tracks(shown);
-    let mut bands = bands(&tracks);
-    bands.sort_by(|a, b| a.begin.total_cmp(&b.begin));
+    let (tracks, spans) = match &shown.figure.sampled {
+        Some(sampled) => sampled::tracks(shown, sampled, results),
+        None => tracks(shown),
+    };
+    let bands = bands(spans);
     let phases: Vec<String> = bands
         .iter()
         .map(|b| format!("{} from {} to {}", b.name, duration(b.begin), duration(b.end)))
@@ -75,35 +85,36 @@ pub fn draw(shown: &Shown, results: &Results) -> String {
     paint::svg(&name, SIZE, |root, hints| paint_timeline(shown, &tracks, &bands, root, hints))
 }
 
-fn tracks<'s>(shown: &'s Shown) -> Vec<Track<'s>> {
+fn tracks<'s>(shown: &'s Shown) -> (Vec<Track>, Vec<Band<'s>>) {
     let first = records(shown).map(|(_, _, t)| t.begin_seconds).fold(f64::INFINITY, f64::min);
     let total: usize = records(shown).map(|(_, _, t)| t.ops.len().max(t.bytes.len())).sum();
     let per_byte = factor(shown.unit()).flatten();
     let together = total.div_ceil(BUCKETS_MAX).max(1);
-    records(shown)
-        .map(|(series, record, t)| {
-            let width = t.width_seconds * together as f64;
-            let amounts = if per_byte.is_some() { &t.bytes } else { &t.ops };
-            let rates = amounts.chunks(together).map(|chunk| {
-                let seconds = t.width_seconds * chunk.len() as f64;
-                chunk.iter().map(|n| *n as f64).sum::<f64>() * per_byte.unwrap_or(1.0) / seconds
-            });
-            Track { series, record, begin: t.begin_seconds - first, width, rates: rates.collect() }
-        })
-        .collect()
+    let both = records(shown).map(|(series, record, t)| {
+        let width = t.width_seconds * together as f64;
+        let amounts = if per_byte.is_some() { &t.bytes } else { &t.ops };
+        let begin = t.begin_seconds - first;
+        let end = end_of(record, begin, width * amounts.len().div_ceil(together) as f64);
+        let steps = amounts.chunks(together).enumerate().map(|(at, chunk)| {
+            let seconds = t.width_seconds * chunk.len() as f64;
+            let value = chunk.iter().map(|n| *n as f64).sum::<f64>() * per_byte.unwrap_or(1.0) / seconds;
+            let from = begin + at as f64 * width;
+            Step { from, to: (from + width).min(end.max(from)), value }
+        });
+        let track = Track { series, end, steps: steps.collect() };
+        (track, Band { name: base(&record.phase), begin, end })
+    });
+    both.unzip()
 }
 
 /// The last bucket is seldom full: a phase ends when its last worker was done.
-fn end_of(track: &Track) -> f64 {
-    let buckets = track.width * track.rates.len() as f64;
-    let done = track.record.outcome.last_done;
-    track.begin + if done > 0.0 && done < buckets { done } else { buckets }
+fn end_of(record: &Record, begin: f64, buckets: f64) -> f64 {
+    let done = record.outcome.last_done;
+    begin + if done > 0.0 && done < buckets { done } else { buckets }
 }
 
 /// Phases that follow one another under one name are one band.
-fn bands<'s>(tracks: &[Track<'s>]) -> Vec<Band<'s>> {
-    let mut spans: Vec<Band> =
-        tracks.iter().map(|t| Band { name: base(&t.record.phase), begin: t.begin, end: end_of(t) }).collect();
+fn bands(mut spans: Vec<Band<'_>>) -> Vec<Band<'_>> {
     spans.sort_by(|a, b| a.begin.total_cmp(&b.begin));
     let mut bands: Vec<Band> = Vec::new();
     for span in spans {
@@ -115,14 +126,14 @@ fn bands<'s>(tracks: &[Track<'s>]) -> Vec<Band<'s>> {
     bands
 }
 
-fn base(phase: &str) -> &str {
+pub fn base(phase: &str) -> &str {
     phase.split_once('.').map_or(phase, |(base, _)| base)
 }
 
 fn paint_timeline(shown: &Shown, tracks: &[Track], bands: &[Band], root: &Area, hints: &mut Hints) -> Drawn {
     // 1. axes
-    let end = tracks.iter().map(end_of).fold(0.0, f64::max);
-    let rates = tracks.iter().flat_map(|t| t.rates.iter().copied());
+    let end = tracks.iter().map(|track| track.end).fold(0.0, f64::max);
+    let rates = tracks.iter().flat_map(|t| t.steps.iter().map(|step| step.value));
     let most = rates.clone().fold(0.0, f64::max);
     // A line far above all that was measured would flatten it: the caption and the table say it.
     let known: Vec<_> = shown.published.iter().filter(|p| p.x.is_none() && p.value <= most * 3.0).collect();
@@ -199,10 +210,8 @@ fn paint_timeline(shown: &Shown, tracks: &[Track], bands: &[Band], root: &Area, 
     }
     for track in tracks {
         let mut path = Vec::new();
-        for (at, rate) in track.rates.iter().enumerate().filter(|(_, rate)| y_axis.holds(**rate)) {
-            let from = track.begin + at as f64 * track.width;
-            let to = (from + track.width).min(end_of(track).max(from));
-            path.extend([place(from, *rate), place(to, *rate)]);
+        for step in track.steps.iter().filter(|step| y_axis.holds(step.value)) {
+            path.extend([place(step.from, step.value), place(step.to, step.value)]);
         }
         path.dedup();
         if path.len() > 1 {

@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::crew::Inside;
+use crate::job::Files;
 use crate::record::{Results, WorkerShare};
 use crate::testdir::TestDir;
+
+mod several;
 
 const PLAN: &str = r#"
 name = "test"
@@ -57,7 +60,7 @@ together = [{ name = "r", names = { op = "read", items-per-dir = 4, write = 100,
 fn settings(dir: &TestDir) -> Settings {
     std::fs::create_dir(dir.path().join("measured")).unwrap();
     Settings {
-        dir: dir.path().join("measured"),
+        dirs: vec![Root::plain(dir.path().join("measured"))],
         out: dir.path().join("out"),
         scale: "min".into(),
         environment: Environment { ram: 1 << 30, cpus: 2, ..Environment::default() },
@@ -67,6 +70,9 @@ fn settings(dir: &TestDir) -> Settings {
         progress: false,
         repeats: None,
         budget_seconds: None,
+        hosts: None,
+        launch: String::new(),
+        samplers: Vec::new(),
         stop: Arc::default(),
     }
 }
@@ -76,7 +82,7 @@ fn parse(text: &str) -> Plan {
 }
 
 fn results(settings: &Settings) -> Results {
-    assert_eq!(std::fs::read_dir(&settings.dir).unwrap().count(), 0, "bench-R2");
+    assert_eq!(std::fs::read_dir(&settings.dirs[0].here).unwrap().count(), 0, "bench-R2");
     Results::read(&settings.out.join(RECORDS)).unwrap()
 }
 
@@ -103,7 +109,7 @@ fn each_phase_of_each_point_is_recorded() {
     let both = of("names", "both");
     assert_eq!((both[0].workers, both[0].outcome.ops, both[0].outcome.per_worker.len()), (2, 8, 2));
     assert_eq!(of("names", "both.s")[0].outcome.ops, 4);
-    assert_eq!(results.outputs[0].text, format!("in {}\n", settings.dir.display()));
+    assert_eq!(results.outputs[0].text, format!("in {}\n", settings.dirs[0].here.display()));
     let skipped: Vec<_> = results.skipped.iter().map(|s| (s.step.as_str(), s.failed)).collect();
     assert_eq!(skipped, [("routed", false), ("said", false)]);
     assert!(results.skipped[0].why.contains("routers") && results.skipped[1].why.contains("no-such-program"));
@@ -276,13 +282,15 @@ fn what_is_held_is_counted_in_the_transfers_of_who_reads() {
     let share = WorkerShare { ops: 3, bytes: 3 << 18, seconds: 1.0, done: 3 };
     let outcome = Outcome { per_worker: vec![share], ..Outcome::default() };
     let mut holds = Holds::new();
-    note_holds(&job("write", 1 << 18), Program::Stria, &outcome, &mut holds);
-    assert_eq!(holds_of(&job("read", 1 << 18), Program::Stria, &holds), [3]);
-    assert_eq!(holds_of(&job("read", 4096), Program::Stria, &holds), [192]);
+    note_holds(&job("write", 1 << 18), (Program::Stria, 0), &outcome, &mut holds);
+    assert_eq!(holds_of(&job("read", 1 << 18), (Program::Stria, 0), &holds), [3]);
+    assert_eq!(holds_of(&job("read", 4096), (Program::Stria, 0), &holds), [192]);
     // Another number of workers finds files of one's own as they are.
     let fewer = Job { workers: 7, ..job("read", 1 << 18) };
-    assert_eq!(holds_of(&fewer, Program::Stria, &holds), [3]);
-    assert!(holds_of(&job("read", 4096), Program::Fio, &holds).is_empty());
+    assert_eq!(holds_of(&fewer, (Program::Stria, 0), &holds), [3]);
+    assert!(holds_of(&job("read", 4096), (Program::Fio, 0), &holds).is_empty());
+    // Another file system has other files.
+    assert!(holds_of(&job("read", 4096), (Program::Stria, 1), &holds).is_empty());
 }
 
 #[test]

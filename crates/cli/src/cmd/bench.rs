@@ -1,5 +1,6 @@
 //! `stria bench`: runs measurement plans on any mounted file system, makes reports, and compares two results.
 
+mod hosts;
 mod list;
 mod mpi;
 mod quick;
@@ -39,6 +40,9 @@ enum Suite {
     /// Do what is read from standard input: what `stria bench run` starts.
     #[command(hide = true)]
     Worker,
+    /// Start workers on this host for the coordinator that standard input comes from: what `--launch` starts.
+    #[command(hide = true)]
+    Host,
     Compare(Compare),
     Report(report::Report),
     Ior(mpi::IorArgs),
@@ -77,6 +81,12 @@ impl Bench {
             Suite::Run(run) => run.run(),
             Suite::Worker => {
                 bench::worker::serve(std::io::BufReader::new(std::io::stdin()), std::io::stdout())?;
+                Ok(Exit::Done)
+            }
+            Suite::Host => {
+                let (input, output) = (std::io::BufReader::new(std::io::stdin()), std::io::stdout());
+                let program = std::env::current_exe().context("finding this program")?;
+                bench::hosts::serve(input, output, &run::workers(&program), env!("CARGO_PKG_VERSION"))?;
                 Ok(Exit::Done)
             }
             Suite::Compare(compare) => compare.run(),

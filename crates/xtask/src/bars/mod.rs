@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use bench::crew::Inside;
+use bench::crew::{Inside, Root};
 use bench::record::Results;
 use bench::report::RECORDS;
 use bench::run::{self, Settings as RunSettings};
@@ -157,7 +157,7 @@ fn measure(
     let plan = rows::plan_of(rows, side.name != "null")?;
     let out = settings.base.join("records").join(format!("{}.{}", pair + 1, side.name));
     let how = RunSettings {
-        dir: side.dir.clone(),
+        dirs: vec![Root::plain(side.dir.clone())],
         out: out.clone(),
         scale: rows::SCALE.into(),
         environment: rows::environment(),
@@ -167,6 +167,9 @@ fn measure(
         progress: false,
         repeats: Some([1, 1]),
         budget_seconds: None,
+        hosts: None,
+        launch: String::new(),
+        samplers: Vec::new(),
         stop: Arc::default(),
     };
     run::run_with(&plan, &how, Inside, || warm.settle()).with_context(|| side.name)?;

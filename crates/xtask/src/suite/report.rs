@@ -160,6 +160,7 @@ fn write_records(path: &Path) -> Result<Plan> {
         values: BTreeMap::new(),
         dir: words("/mnt"),
         file_system: words("fuse.stria on fs"),
+        hosts: Vec::new(),
         command: words("stria bench run"),
         begun: words("2026-01-01T00:00:00Z"),
         system: vec![(words("kernel"), words("6"))],

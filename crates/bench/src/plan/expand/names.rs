@@ -153,6 +153,6 @@ fn tree_phase(job: &Job, names: &Names, op: NamesOp, verb: &str) -> PlannedPhase
         measured: false,
         program: Program::Stria,
         against: None,
-        parts: vec![PlannedPart { name: String::new(), job }],
+        parts: vec![PlannedPart { name: String::new(), job, file_system: 0 }],
     }
 }

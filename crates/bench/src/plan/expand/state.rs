@@ -107,7 +107,7 @@ impl State {
 
     fn check_reach(&self, data: &Data, workers: u32) -> Result<(), Trouble> {
         // The first write of a device fills it; its size is known only at run time.
-        if data.op == DataOp::Write && is_outside(&data.files) {
+        if data.op == DataOp::Write && is_given(&data.files) {
             return Ok(());
         }
         let Some(written) = self.files.get(&key(&data.files)) else {
@@ -123,7 +123,7 @@ impl State {
             );
         }
         let (count, bytes) = reach(data, workers);
-        if bytes > written.bytes && is_outside(&data.files) {
+        if bytes > written.bytes && is_given(&data.files) {
             let what = format!("it reaches to byte {bytes} and {} are written for certain", written.bytes);
             let next = "write all of it before, in order and without seconds or ops";
             return Err(Trouble::new(what, next).at("data.block"));
@@ -230,7 +230,7 @@ impl State {
         }
         let written = self.files.entry(key).or_default();
         // For our own files, the run knows where a limit stopped the phase. The old content of a device is unknown.
-        if data.create || covers(data, job) || !is_outside(&data.files) {
+        if data.create || covers(data, job) || !is_given(&data.files) {
             // Phases with fewer workers do not make the files of the others shorter.
             written.count = written.count.max(count);
             written.bytes = written.bytes.max(bytes);
@@ -303,7 +303,12 @@ fn covers(data: &Data, job: &Job) -> bool {
         && data.ops_max.is_none_or(|most| most >= transfers)
 }
 
-fn is_outside(files: &Files) -> bool {
+/// Does a job use files that were given?
+pub fn is_outside(job: &Job) -> bool {
+    matches!(&job.work, Work::Data(data) if is_given(&data.files))
+}
+
+fn is_given(files: &Files) -> bool {
     matches!(files, Files::Given { paths } if paths.iter().any(|path| path.is_absolute()))
 }
 

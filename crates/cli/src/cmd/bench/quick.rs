@@ -11,6 +11,7 @@ use bench::run::Settings;
 use clap::Args;
 use types::Size;
 
+use super::hosts::{Given, HostArgs, root};
 use super::run::{perform, typed};
 use crate::exit::{Exit, Failure};
 
@@ -38,6 +39,8 @@ pub struct Quick {
     /// Seconds: when they are over, nothing new is begun.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
+    #[command(flatten)]
+    hosts: HostArgs,
     /// No progress on stderr.
     #[arg(long)]
     quiet: bool,
@@ -48,9 +51,15 @@ pub struct Quick {
 
 impl Quick {
     pub fn run(self) -> anyhow::Result<Exit> {
-        if !self.dir.is_dir() {
+        let program = std::env::current_exe().context("finding this program")?;
+        let unusable = |e: anyhow::Error| {
+            Failure::unusable("bench quick", format!("{e:#}"), "see `stria bench quick --help`")
+        };
+        let Given { hosts, launch } = self.hosts.given(&[], None, &program).map_err(unusable)?;
+        let root = root(&self.dir, hosts.as_ref()).map_err(unusable)?;
+        if !root.here.is_dir() {
             return Err(
-                Failure::unusable(self.dir.display(), "it is no directory", "give an existing one").into()
+                Failure::unusable(root.here.display(), "it is no directory", "give an existing one").into()
             );
         }
         let kept = Kept::new(self.out.as_deref());
@@ -63,16 +72,20 @@ impl Quick {
         let overrides: BTreeMap<String, Quantities> =
             given.into_iter().filter_map(|(name, n)| Some((name.to_owned(), whole(n?)))).collect();
         let settings = Settings {
-            dir: self.dir,
+            dirs: vec![root],
             out: kept.path.clone(),
             scale: "small".into(),
             environment: Environment {
                 ram: bench::system::ram_bytes(),
                 cpus: bench::system::cpus() as u32,
+                hosts: hosts.as_ref().map_or(0, |hosts| hosts.names.len() as u32),
                 overrides,
                 ..Environment::default()
             },
-            program: std::env::current_exe().context("finding this program")?,
+            program,
+            hosts,
+            launch,
+            samplers: Vec::new(),
             command: typed(),
             version: env!("CARGO_PKG_VERSION").into(),
             progress: !self.quiet,

@@ -11,11 +11,14 @@ use crate::exit::{Exit, Failure};
 
 /// Make the report of a result again from its records: a page that opens anywhere, CSV and JSON with every number.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: stria bench report out --out /tmp/report.html")]
+#[command(after_help = "Example: stria bench report out --out /tmp/report.html
+         stria bench report none one two --out all")]
 pub struct Report {
-    /// The directory that `stria bench run --out` wrote, or its records.jsonl.
-    result: PathBuf,
-    /// Where to: a file ending in .html for the page alone, else a directory [default: beside the records].
+    /// The directory that `stria bench run --out` wrote, or its records.jsonl. Several of one plan are joined: runs with 0, 1 and 2
+    /// routers.
+    #[arg(required = true, value_name = "RESULT")]
+    results: Vec<PathBuf>,
+    /// Where to: a file ending in .html for the page alone, else a directory [default: beside the records of one result].
     #[arg(long, value_name = "FILE|DIR")]
     out: Option<PathBuf>,
     /// JSON output: what `summary.json` has.
@@ -25,15 +28,22 @@ pub struct Report {
 
 impl Report {
     pub fn run(self) -> anyhow::Result<Exit> {
-        let records = report::records_of(&self.result);
-        let results = Results::read(&records).map_err(|e| {
+        let unusable = |e: anyhow::Error| {
             Failure::unusable(
                 "bench report",
                 format!("{e:#}"),
                 "give the directory that `stria bench run --out` wrote, or its records.jsonl",
             )
-        })?;
-        let beside = records.parent().unwrap_or(Path::new("."));
+        };
+        let records: Vec<PathBuf> = self.results.iter().map(|result| report::records_of(result)).collect();
+        let all = records.iter().map(|path| Results::read(path)).collect::<anyhow::Result<Vec<_>>>();
+        let results = all.and_then(report::join).map_err(unusable)?;
+        if records.len() > 1 && self.out.is_none() {
+            let (why, next) =
+                ("several results have no one place", "say with --out where the report shall be");
+            return Err(Failure::unusable("bench report", why, next).into());
+        }
+        let beside = records[0].parent().unwrap_or(Path::new("."));
         let page = match &self.out {
             Some(file) if file.extension().is_some_and(|e| e == "html") && !file.is_dir() => {
                 std::fs::write(file, report::html(&results)).with_context(|| file.display().to_string())?;
@@ -67,7 +77,7 @@ mod tests {
         let records = dir.path().join("records.jsonl");
         std::fs::write(&records, RECORDS).unwrap();
         let run = |result: &Path, out: Option<PathBuf>| {
-            Report { result: result.to_owned(), out, json: false }.run()
+            Report { results: vec![result.to_owned()], out, json: false }.run()
         };
         assert_eq!(run(dir.path(), None).unwrap(), Exit::Done);
         let page = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
@@ -79,6 +89,10 @@ mod tests {
         let other = dir.path().join("a/b");
         run(&records, Some(other.clone())).unwrap();
         assert!(other.join("report.html").exists());
+        // Two of one plan are one, where there is a place for it.
+        let both = |out| Report { results: vec![records.clone(), records.clone()], out, json: false }.run();
+        assert_eq!(both(Some(dir.path().join("both"))).unwrap(), Exit::Done);
+        assert!(both(None).unwrap_err().to_string().contains("--out"));
     }
 
     #[test]
@@ -87,7 +101,7 @@ mod tests {
         let bad = dir.path().join("bad.jsonl");
         std::fs::write(&bad, "{}\n").unwrap();
         for result in [bad, dir.path().to_owned(), dir.path().join("none")] {
-            let said = Report { result: result.clone(), out: None, json: false }.run().unwrap_err();
+            let said = Report { results: vec![result.clone()], out: None, json: false }.run().unwrap_err();
             assert_eq!(crate::exit::code_of(&said), Exit::Unusable);
             let said = said.to_string();
             assert!(said.contains(result.to_str().unwrap()) && said.contains("records.jsonl"), "{said}");

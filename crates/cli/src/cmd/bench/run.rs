@@ -15,6 +15,7 @@ use bench::report;
 use bench::run::{Ran, Settings};
 use clap::Args;
 
+use super::hosts::{Given, HostArgs, root};
 use crate::cmd::completions::{Offered, plans, scales};
 use crate::exit::{Exit, Failure};
 use crate::shell;
@@ -23,14 +24,16 @@ use crate::shell;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria bench run pixstor-nvme --dir /mnt/stria --out result --scale small
          stria bench run fsx-lustre --dir /mnt/stria --out result --set threads=1,2,4,8
+         stria bench run lnet-routers --dir /mnt/fs1 --dir /mnt/fs2 --hosts h1,h2 --launch 'ssh {host}' --set routers=1 --out one
          stria bench list")]
 pub struct Run {
     /// A plan of `stria bench list`, or a file.
     #[arg(value_parser = Offered(plans), hide_possible_values = true)]
     plan: String,
-    /// The directory to measure, which must exist. The run removes its files at the end.
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
+    /// The directory to measure, which must exist; several times: one on each file system, for plans that use several at once. The
+    /// run removes its files at the end. With hosts, {host} in it is the host's name.
+    #[arg(long, value_name = "DIR", required = true)]
+    dir: Vec<PathBuf>,
     /// Where the result goes: a new directory.
     #[arg(long, value_name = "OUT")]
     out: PathBuf,
@@ -52,6 +55,11 @@ pub struct Run {
     /// Seconds for the whole plan: then nothing new is begun.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
+    #[command(flatten)]
+    hosts: HostArgs,
+    /// A command that prints a line of JSON with numbers now and then: they are recorded through the run. May be given several times.
+    #[arg(long, value_name = "COMMAND")]
+    sampler: Vec<String>,
     /// No progress on stderr.
     #[arg(long)]
     quiet: bool,
@@ -63,13 +71,13 @@ pub struct Run {
 impl Run {
     pub fn run(self) -> anyhow::Result<Exit> {
         let unusable = |e: anyhow::Error, next: &str| Failure::unusable("bench run", format!("{e:#}"), next);
-        if !self.dir.is_dir() {
+        let plan = plan::load(&self.plan).map_err(|e| unusable(e, "see `stria bench list`"))?;
+        let settings = self.settings(&plan).map_err(|e| unusable(e, "see `stria bench run --help`"))?;
+        if let Some(root) = settings.dirs.iter().find(|root| !root.here.is_dir()) {
             return Err(
-                Failure::unusable(self.dir.display(), "it is no directory", "give an existing one").into()
+                Failure::unusable(root.here.display(), "it is no directory", "give an existing one").into()
             );
         }
-        let plan = plan::load(&self.plan).map_err(|e| unusable(e, "see `stria bench list`"))?;
-        let settings = self.settings().map_err(|e| unusable(e, "see `stria bench run --help`"))?;
         let exit = perform(&plan, &settings, self.json)?;
         if !self.json {
             outln!("\nreport: {}", settings.out.join(report::PAGE).display());
@@ -77,7 +85,18 @@ impl Run {
         Ok(exit)
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
+    fn settings(&self, plan: &Plan) -> anyhow::Result<Settings> {
+        let program = std::env::current_exe().context("finding this program")?;
+        let Given { hosts, launch } = self.hosts.given(&plan.hosts, plan.launch.as_deref(), &program)?;
+        let dirs =
+            self.dir.iter().map(|dir| root(dir, hosts.as_ref())).collect::<anyhow::Result<Vec<_>>>()?;
+        let samplers = match self.sampler.is_empty() {
+            true => Some(plan.sampler.clone()).filter(|words| !words.is_empty()).into_iter().collect(),
+            false => {
+                let words = self.sampler.iter().map(|text| bench::hosts::words(text));
+                words.collect::<anyhow::Result<Vec<_>>>().context("--sampler")?
+            }
+        };
         let repeats = self.repeats.as_deref().map(repeats).transpose()?;
         let overrides = self.settings.iter().map(|s| set(s)).collect::<anyhow::Result<BTreeMap<_, _>>>()?;
         let targets: Vec<PathBuf> =
@@ -92,14 +111,19 @@ impl Run {
             cpus: bench::system::cpus() as u32,
             targets,
             target_bytes: sizes.into_iter().min().unwrap_or(0),
+            hosts: hosts.as_ref().map_or(0, |hosts| hosts.names.len() as u32),
+            file_systems: dirs.len() as u32,
             overrides,
         };
         Ok(Settings {
-            dir: self.dir.clone(),
+            dirs,
             out: self.out.clone(),
             scale: self.scale.clone(),
             environment,
-            program: std::env::current_exe().context("finding this program")?,
+            program,
+            hosts,
+            launch,
+            samplers,
             command: typed(),
             version: env!("CARGO_PKG_VERSION").into(),
             progress: !self.quiet,
@@ -220,13 +244,17 @@ mod tests {
         assert_eq!((said(true), bytes_of(&path).unwrap()), ("taken".into(), 8));
         assert!(target(dir.path(), true).is_err());
         let twice = Run { targets: vec![path.clone(), path.clone()], ..bare() };
-        assert!(format!("{:#}", twice.settings().unwrap_err()).contains("twice"));
+        assert!(
+            format!("{:#}", twice.settings(&plan::load("quick").unwrap()).unwrap_err()).contains("twice")
+        );
     }
 
     fn bare() -> Run {
         Run {
             plan: "quick".into(),
-            dir: ".".into(),
+            dir: vec![".".into()],
+            hosts: HostArgs::default(),
+            sampler: Vec::new(),
             out: "out".into(),
             scale: "min".into(),
             settings: Vec::new(),
