@@ -12,12 +12,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pki::{Identity, Trust};
+use pki::Trust;
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags};
 use rustls::{ClientConnection, Connection as Session, ServerConnection};
 use socket2::Socket;
 
+use crate::known::{Known, Sender};
 use crate::socket::{Gone, receive_with, wait_for};
 
 /// Most bytes that are encrypted before the socket has to take them.
@@ -40,7 +41,7 @@ struct Tls {
     state: Mutex<State>,
     /// Records wait for the socket.
     has_pending: AtomicBool,
-    peer: OnceLock<Identity>,
+    peer: OnceLock<Known>,
 }
 
 struct State {
@@ -100,7 +101,8 @@ impl Channel {
                 tls.flush(&channel.socket, &mut state)?;
                 tls.receive(&channel.socket, &mut state, &mut [])?;
             }
-            if tls.peer.get().is_some() {
+            if let Some(known) = tls.peer.get() {
+                known.check_serves()?;
                 break;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -128,7 +130,10 @@ impl Channel {
     }
 
     /// The other end by its certificate. `None`: plain, or the handshake is not over.
-    pub fn peer(&self) -> Option<&Identity> {
+    pub fn sender(&self) -> Option<Sender> {
+        self.known().map(Known::sender)
+    }
+    pub fn known(&self) -> Option<&Known> {
         self.tls.as_ref()?.peer.get()
     }
 
@@ -264,7 +269,7 @@ impl Tls {
                 // net-T2: rustls looks at the certificate of a resumed session no more.
                 let chain = state.session.peer_certificates().unwrap_or_default();
                 let identity = self.trust.identity_of(chain).map_err(|why| Gone::Refused(told(why)))?;
-                let _ = self.peer.set(identity);
+                let _ = self.peer.set(Known::new(identity));
             }
         }
         state.rest = records.to_vec();
@@ -305,9 +310,8 @@ fn refused(error: &rustls::Error) -> Gone {
     if let Some(why) = pki::Refused::by_peer(error) {
         return Gone::Refused(format!("it refuses this node's certificate: {why}"));
     }
-    let hint = match error {
-        rustls::Error::InvalidMessage(_) => "; it may speak without TLS: set `tls` alike on both ends",
-        _ => "",
-    };
-    Gone::Refused(format!("TLS: {error}{hint}"))
+    Gone::Refused(format!("TLS: {error}{}", crate::mismatch::hint(error)))
 }
+
+#[cfg(test)]
+mod hammered;
