@@ -185,9 +185,9 @@ fn link_away(b: &mut Bench) -> Result<()> {
     let (d, m) = (dir.display(), mount.display());
     let mgs = format!("{}:7010@tcp0", address(0));
     let listen = |n: usize| format!("listen = \"{}:7010\"\n", address(n));
-    let common = format!("mgs = [\"{mgs}\"]\nfsname = \"cut\"\n");
+    let common = format!("tls = \"off\"\nmgs = [\"{mgs}\"]\nfsname = \"cut\"\n");
     let configs = [
-        ("mgs", format!("{}dir = \"{d}/mgs\"\n", listen(0))),
+        ("mgs", format!("tls = \"off\"\n{}dir = \"{d}/mgs\"\n", listen(0))),
         ("mds", format!("{common}{}device = \"{d}/mdt.img\"\nsize = \"1G\"\n", listen(1))),
         ("oss", format!("{common}{}devices = [\"{d}/ost.img\"]\nsize = \"2G\"\n", listen(2))),
         ("mount", format!("{common}mountpoint = \"{m}\"\n")),
