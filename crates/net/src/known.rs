@@ -38,7 +38,7 @@ impl Known {
         !self.is_refusal_told.swap(true, Ordering::Relaxed)
     }
 
-    /// pki-R1, for a connection that this process dialled: its requests would tell names and capabilities to whoever answers.
+    /// pki-R1, for a connection that this process dialled: its requests would tell names and capabilities to any other node.
     pub(crate) fn check_serves(&self) -> Result<(), Gone> {
         match pki::may_serve(self.sender.role) {
             true => Ok(()),

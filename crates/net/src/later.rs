@@ -112,7 +112,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// A refusal for the sender, for whom `why` makes the text. The log tells the first one of each connection.
+    /// A refusal for the sender; `why` makes its text. The log tells the first one of each connection.
     pub fn refuse(&self, why: impl Fn(&Identity) -> String) -> Fault {
         let mut told = String::new();
         if let Some(parking) = self.parking {
@@ -150,7 +150,7 @@ impl<'a> Answer<'a> {
 /// Logs the first refusal of a connection.
 pub(crate) fn refuse(known: &Known, why: String) -> String {
     if known.is_first_refusal() {
-        tracing::warn!("refused: {why}");
+        tracing::warn!("a request was refused: {why}");
     }
     why
 }

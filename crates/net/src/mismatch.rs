@@ -11,7 +11,7 @@ use crate::socket::Gone;
 
 const ALERT: u8 = 21;
 const HANDSHAKE: u8 = 22;
-/// A fatal alert of the kind that rustls itself never sends, so that the dialling end knows who it is from.
+/// A fatal alert of the kind that rustls itself never sends, so that the dialling end knows its meaning.
 const PLAIN_HERE: [u8; 7] = [ALERT, 3, 3, 0, 2, 2, 71];
 const PLAIN_ALERT: AlertDescription = AlertDescription::InsufficientSecurity;
 /// Bytes of a dialling end that are read before its connection is closed. With unread ones the kernel would drop the alert.

@@ -170,7 +170,9 @@ fn the_trace_of_frames_is_not_for_clients_and_routers() {
     let mut site = Site::new();
     let server = echo_server(Some(site.trust(Role::Server, "oss1")));
     let deadline = Instant::now() + Duration::from_secs(10);
-    for (role, may) in [(Role::Server, true), (Role::Admin, true), (Role::Client, false), (Role::Router, false)] {
+    for (role, may) in
+        [(Role::Server, true), (Role::Admin, true), (Role::Client, false), (Role::Router, false)]
+    {
         let fabric = Fabric::with_trust(None, Some(site.trust(role, "n")));
         let peer = fabric.peer_at(&server.nid(), T);
         let mut into = Buf::new();
@@ -197,7 +199,8 @@ fn recorder(to: String) -> (String, JoinHandle<Vec<u8>>) {
         let (mut from, _) = listener.accept().expect("a connection");
         let address = to.split('@').next().expect("an address").to_string();
         let mut to = TcpStream::connect(address).expect("the server answers");
-        let (mut back_from, mut back_to) = (to.try_clone().expect("a copy"), from.try_clone().expect("a copy"));
+        let (mut back_from, mut back_to) =
+            (to.try_clone().expect("a copy"), from.try_clone().expect("a copy"));
         let back = std::thread::spawn(move || {
             let _ = std::io::copy(&mut back_from, &mut back_to);
             let _ = back_to.shutdown(Shutdown::Both);
@@ -234,7 +237,8 @@ fn recorded_bytes_of_a_client_are_refused_when_they_are_sent_again() {
         let bytes = recording.join().expect("it does not panic");
         assert!(bytes.len() > 1000, "a handshake, a greeting and a request");
         assert_eq!(tells.0.lock().len(), time);
-        let mut again = TcpStream::connect(server.nid().split('@').next().expect("an address")).expect("connects");
+        let mut again =
+            TcpStream::connect(server.nid().split('@').next().expect("an address")).expect("connects");
         // The server may have closed before all was sent.
         let _ = again.write_all(&bytes);
         let mut answer = Vec::new();

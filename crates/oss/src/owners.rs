@@ -73,6 +73,7 @@ fn refuse(session: SessionId, answer: &Answer<'_>) -> Fault {
             who.uri()
         )
     });
-    fault.detail = format!("session {session} belongs to another certificate; attach at the MDT for one of your own");
+    fault.detail =
+        format!("session {session} belongs to another certificate; attach at the MDT for one of your own");
     fault
 }

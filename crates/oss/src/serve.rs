@@ -55,7 +55,7 @@ impl Core {
                 self.check_owner(head.session, answer)?;
                 self.check_owner(parse::<KeepAlive>(body)?.session, answer)
             }
-            // What is left of a dead client is for servers and administrators to end.
+            // Servers and administrators may end the rest of a dead client.
             Detach::CALL if head.session == SessionId(0) && sender.role != Role::Client => Ok(()),
             Detach::CALL => {
                 self.check_owner(head.session, answer)?;

@@ -4,8 +4,8 @@
 //! A row is about the call alone. Calls that carry an administrator's capability need the file system's key too, which the MGS gives to
 //! servers and administrators only.
 
-use wire::{accessed, batch, changelog, check, fabric, lock, mdt, meta, mgmt, notice, object, ost, purge};
 use wire::{Request, call_name, session, shared};
+use wire::{accessed, batch, changelog, check, fabric, lock, mdt, meta, mgmt, notice, object, ost, purge};
 
 use crate::identity::{Identity, Role};
 
@@ -95,8 +95,8 @@ pub fn may_serve(role: Role) -> bool {
     role == Role::Server
 }
 
-/// Why `who` is refused, and the next step.
-pub fn refusal(who: &Identity, call: u16) -> String {
+/// The reason of a refusal to `peer`, and the next step.
+pub fn refusal(peer: &Identity, call: u16) -> String {
     let call_text = call_name(call).unwrap_or("an unknown call");
     let (whose, role) = match roles_of(call) {
         Some(SERVERS) => ("a server's", Role::Server),
@@ -108,7 +108,7 @@ pub fn refusal(who: &Identity, call: u16) -> String {
         _ => "",
     };
     format!(
-        "{who} may not send {call_text}: it needs {whose} certificate; {next}`stria cluster add-node NODE --role {role}` makes one"
+        "{peer} may not send {call_text}: it needs {whose} certificate; {next}`stria cluster add-node NODE --role {role}` makes one"
     )
 }
 
@@ -182,7 +182,10 @@ mod tests {
              one; `stria cluster add-node NODE --role admin` makes one"
         );
         let told = refusal(&who, <mgmt::Register as Request>::CALL);
-        assert!(told.contains("a server's certificate") && told.ends_with("--role server` makes one"), "{told}");
+        assert!(
+            told.contains("a server's certificate") && told.ends_with("--role server` makes one"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -377,7 +377,7 @@ impl Report {
             .as_ref()
             .map_or(", not mounted\n".into(), |m| format!(", mounted on {}\n", m.display()));
         match &self.wires {
-            Some(Wires::Tls(who)) => out += &format!("connections use TLS; this command asks as {who}\n"),
+            Some(Wires::Tls(peer)) => out += &format!("connections use TLS, by this command as {peer}\n"),
             Some(Wires::Plain) => {
                 let why = "connections have no TLS (tls = off): a host that reaches a server's port has all rights, see SECURITY.md";
                 out += &(wrap(why, 4) + "\n");

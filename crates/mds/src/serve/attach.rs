@@ -239,12 +239,7 @@ impl Core {
     }
 
     /// Succeeds for a session that is gone already, since the request may come twice.
-    pub fn on_detach(
-        &self,
-        asking: SessionId,
-        req: &Detach,
-        answer: &Answer<'_>,
-    ) -> Result<Empty, Fault> {
+    pub fn on_detach(&self, asking: SessionId, req: &Detach, answer: &Answer<'_>) -> Result<Empty, Fault> {
         self.check_detach(req.session, answer)?;
         // A caller without a session may evict a dead one: `stria up` does so after a kill.
         if asking != SessionId(0) && asking != req.session {

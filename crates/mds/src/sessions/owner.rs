@@ -61,7 +61,8 @@ impl Core {
             )
         });
         // The log has both names. A stranger learns no other.
-        fault.detail = format!("session {} belongs to another certificate; attach for one of your own", session.id);
+        fault.detail =
+            format!("session {} belongs to another certificate; attach for one of your own", session.id);
         Err(fault)
     }
 

@@ -63,7 +63,8 @@ fn owned() -> (Rig, Arc<disk::SimDisk>, SessionId) {
 /// No call of a stranger does anything to the session: each is refused before its body is read.
 fn refuses_strangers(rig: &Rig, session: SessionId) {
     let before = rig.mdt.core.volume.last_seq();
-    let strangers = ["client/m", "server/n", "admin/n", "router/n"].map(|who| known(&format!("stria://c/{who}"), 1));
+    let strangers =
+        ["client/m", "server/n", "admin/n", "router/n"].map(|who| known(&format!("stria://c/{who}"), 1));
     for by in strangers.iter().chain([&known("stria://d/client/n", 1)]) {
         for (call, name) in wire::ALL_CALLS.iter().copied().flatten() {
             assert_eq!(code(rig, by, *call, session), Code::Access, "{name} by {}", by.identity());
@@ -132,7 +133,10 @@ fn an_administrator_ends_and_sees_others_sessions_and_a_client_does_not() {
     // Even with the key.
     for by in [client("m"), client("n"), known("stria://c/router/n", 1)] {
         let fault = ask(&rig, &by, &evict, SessionId(0)).unwrap_err();
-        assert!(fault.code == Code::Access && fault.detail.contains("an administrator's certificate"), "{fault}");
+        assert!(
+            fault.code == Code::Access && fault.detail.contains("an administrator's certificate"),
+            "{fault}"
+        );
         assert_eq!(ask(&rig, &by, &leases, SessionId(0)).unwrap_err().code, Code::Access);
     }
     ask(&rig, &client("m"), &TargetStat {}, SessionId(0)).unwrap();

@@ -40,10 +40,10 @@ fn code(rig: &Rig, by: &Known, call: u16, session: SessionId) -> Code {
 }
 
 #[test]
-fn a_session_is_whose_ticket_it_has_and_no_other_certificate_may_name_it() {
+fn a_session_belongs_to_its_ticket_and_no_other_certificate_may_name_it() {
     let rig = Rig::new();
     let (owner, stranger) = (known("stria://c/client/n"), known("stria://c/client/m"));
-    // Nobody's ticket, the owner's in a stranger's hand, and one of another session.
+    // No ticket, the owner's in a stranger's hand, and one of another session.
     let stolen = attach(&owner, SESSION);
     let none = Attach { ticket: Mac::default(), ..stolen.clone() };
     let other = Attach { session: SESSION, ..attach(&stranger, SessionId(0x52)) };
@@ -53,7 +53,9 @@ fn a_session_is_whose_ticket_it_has_and_no_other_certificate_may_name_it() {
     ask(&rig, &owner, SESSION, &stolen).unwrap();
     let before = rig.ost.core.store.last_seq();
     for by in [&stranger, &known("stria://c/server/n"), &known("stria://c/router/n")] {
-        for (call, name) in wire::ALL_CALLS.iter().copied().flatten().filter(|(call, _)| *call != Attach::CALL) {
+        for (call, name) in
+            wire::ALL_CALLS.iter().copied().flatten().filter(|(call, _)| *call != Attach::CALL)
+        {
             assert_eq!(code(&rig, by, *call, SESSION), Code::Access, "{name} by {}", by.identity());
         }
     }
@@ -101,7 +103,8 @@ fn owners_of_ended_sessions_are_forgotten() {
 #[test]
 fn calls_of_servers_and_administrators_are_refused_to_others_even_with_the_key() {
     let rig = Rig::new();
-    let [client, server, head] = ["client/n", "server/mds", "admin/head"].map(|who| known(&format!("stria://c/{who}")));
+    let [client, server, head] =
+        ["client/n", "server/mds", "admin/head"].map(|who| known(&format!("stria://c/{who}")));
     let destroy = Destroy { cap: admin(), objects: vec![object()] };
     let list = List { cap: admin(), after: None, max: 10 };
     let clear = DamageClear { cap: admin(), fid: Fid(0) };
