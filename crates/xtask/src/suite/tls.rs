@@ -52,7 +52,7 @@ fn sessions(b: &mut Bench) -> Result<()> {
     let open = fs::File::open(&large)?;
     let admin = Stranger::at(&mgs, &cluster.certificate(pki::Role::Admin).context("it has certificates")?)?;
     let own = issue(&cluster, pki::Role::Client, "login7")?;
-    for round in ["at first", "after a restart of all servers"] {
+    for round in ["at first", "after a kill of all servers", "after a stop of the OSS"] {
         let other = Stranger::at(&mgs, &own)?;
         ensure!(admin.has_key() && !other.has_key(), "{round}: the key is for servers and administrators");
         let (session, name) = match &*admin.sessions()? {
@@ -97,18 +97,27 @@ fn sessions(b: &mut Bench) -> Result<()> {
         ensure_eq(admin.sessions()?.len(), 1, "sessions")?;
         fs::write(cluster.mount.join("after"), round)?;
         ensure_eq(fs::read(&large)?.len(), 3_000_000, "content")?;
-        // 3. All servers start anew, and the mount comes back with its session.
-        if round == "at first" {
-            for role in [Role::Mds, Role::Oss(0), Role::Mgs] {
-                cluster.kill(role)?;
+        // 3. Servers start anew, and the mount comes back with its session.
+        match round {
+            "at first" => {
+                for role in [Role::Mds, Role::Oss(0), Role::Mgs] {
+                    cluster.kill(role)?;
+                }
+                for role in [Role::Mgs, Role::Mds, Role::Oss(0)] {
+                    cluster.start_role(role)?;
+                }
             }
-            for role in [Role::Mgs, Role::Mds, Role::Oss(0)] {
-                cluster.start_role(role)?;
+            // The OSTs keep their incarnation, and ask for the ticket nevertheless.
+            "after a kill of all servers" => {
+                cluster.terminate(Role::Oss(0), Duration::from_secs(10))?;
+                cluster.start_role(Role::Oss(0))?;
             }
-            fs::write(cluster.mount.join("back"), "again")?;
-            let mut byte = [0];
-            open.read_at(&mut byte, 0)?;
+            _ => break,
         }
+        fs::write(cluster.mount.join("back"), "again")?;
+        fs::write(cluster.mount.join(round), vec![9; 2_000_000])?;
+        let mut byte = [0];
+        open.read_at(&mut byte, 0)?;
     }
     Ok(())
 }
