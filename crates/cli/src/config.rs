@@ -231,7 +231,7 @@ fn fsname_key(name: &str) -> String {
     key("Name of the file system.", "fsname", toml_of(name))
 }
 fn tls_key(tls: &Option<String>) -> String {
-    let comment = "Folder with this host's certificate, from `stria cluster`, or \"off\". Default: /etc/stria/tls if it is there, else off.";
+    let comment = "Folder with this host's certificate, from `stria cluster`, or \"off\". Default: /etc/stria/tls if it is there, else off, which a server accepts on loopback only.";
     match tls {
         Some(dir) => key(comment, "tls", toml_of(dir)),
         None => absent_key(comment, "tls", "\"/etc/stria/tls\""),

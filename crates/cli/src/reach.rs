@@ -38,6 +38,29 @@ pub struct Reach {
     pub fs: FsId,
     /// The NID at which the MGS answered; none within its process.
     pub mgs: Option<String>,
+    pub wires: Wires,
+}
+
+/// Connections to the servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wires {
+    /// Within this process, or through a Unix socket.
+    Local,
+    /// With TLS, by this identity.
+    Tls(String),
+    /// Over TCP without TLS.
+    Plain,
+}
+
+impl Wires {
+    /// The word for JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Wires::Local => "local",
+            Wires::Tls(_) => "on",
+            Wires::Plain => "off",
+        }
+    }
 }
 
 /// A management service, and one of its file systems if given: the value of `--mgs`.
@@ -81,19 +104,25 @@ impl Service {
 
     /// The named file system, or all.
     pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
-        let (fabric, map, mgs) = self.meet()?;
+        let (fabric, map, mgs, wires) = self.meet()?;
         match &self.fsname {
-            Some(name) => Ok(vec![Reach::in_map(fabric, map, name, Some(mgs))?]),
+            Some(name) => Ok(vec![Reach::in_map(fabric, map, name, (Some(mgs), wires))?]),
             None => {
                 let ids: Vec<FsId> = map.file_systems.iter().map(|f| f.id).collect();
-                let of = |fs| Reach { fabric: fabric.clone(), map: map.clone(), fs, mgs: Some(mgs.clone()) };
+                let of = |fs| Reach {
+                    fabric: fabric.clone(),
+                    map: map.clone(),
+                    fs,
+                    mgs: Some(mgs.clone()),
+                    wires: wires.clone(),
+                };
                 Ok(ids.into_iter().map(of).collect())
             }
         }
     }
 
     /// The management service, with all that its map has.
-    pub fn meet(&self) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
+    pub fn meet(&self) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String, Wires)> {
         ask_any(&self.nids).map_err(|e| {
             let why = format!("it does not answer ({e:#})");
             unless_said(e, || Failure::unusable(self.whom(), why, "start it, or correct the address"))
@@ -106,18 +135,23 @@ impl Service {
 }
 
 /// The map from the first of `nids` that answers, connections to all targets in it, and that NID.
-pub fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String)> {
+pub fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String, Wires)> {
     let mut last = anyhow!("no NID is given");
     for nid in nids {
         let is_remote = matches!(Nid::parse(nid), Ok(Nid { address: Address::Tcp(_), .. }));
         let trust = if is_remote { tls::trust(None, Part::Command)? } else { None };
+        let wires = match &trust {
+            Some(trust) => Wires::Tls(trust.identity().to_string()),
+            None if is_remote => Wires::Plain,
+            None => Wires::Local,
+        };
         let fabric = Fabric::with_trust(None, trust);
         Nets::of_environment()?.apply(&fabric);
         match get_map(&*fabric.peer_at(nid, MGS), true) {
             Ok(map) => {
                 let map = with_nid(map, nid);
                 fabric.set_map(&map);
-                return Ok((fabric, map, nid.clone()));
+                return Ok((fabric, map, nid.clone(), wires));
             }
             Err(e) => {
                 let e = e.context(format!("ask the management service at {nid}"));
@@ -144,8 +178,8 @@ const ASKED_MAX: usize = 32;
 impl Reach {
     /// Through the first of `nids` that answers.
     pub fn by_nids(nids: &[String], fsname: &str) -> anyhow::Result<Reach> {
-        let (fabric, map, mgs) = ask_any(nids)?;
-        Reach::in_map(fabric, map, fsname, Some(mgs))
+        let (fabric, map, mgs, wires) = ask_any(nids)?;
+        Reach::in_map(fabric, map, fsname, (Some(mgs), wires))
     }
 
     /// The answers of all targets, in the order of `targets`, asked in parallel: a target that never answers delays no other.
@@ -167,17 +201,17 @@ impl Reach {
     /// Connects within the serving process.
     pub fn in_process(fabric: Arc<Fabric>, fsname: &str) -> anyhow::Result<Reach> {
         let map = get_map(&*fabric.peer(MGS)?, true)?;
-        Reach::in_map(fabric, map, fsname, None)
+        Reach::in_map(fabric, map, fsname, (None, Wires::Local))
     }
 
     fn in_map(
         fabric: Arc<Fabric>,
         map: ClusterMap,
         fsname: &str,
-        mgs: Option<String>,
+        (mgs, wires): (Option<String>, Wires),
     ) -> anyhow::Result<Reach> {
         match map.fs_named(fsname).map(|f| f.id) {
-            Some(fs) => Ok(Reach { fabric, map, fs, mgs }),
+            Some(fs) => Ok(Reach { fabric, map, fs, mgs, wires }),
             None => Err(refuse_name(&map, fsname, "the management service").into()),
         }
     }

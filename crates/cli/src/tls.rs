@@ -1,11 +1,13 @@
 //! The certificates of a process: where they lie, and what follows when they change.
 
+use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use net::nid::{Address, Nid};
 use pki::Trust;
 
 use crate::exit::Failure;
@@ -52,6 +54,28 @@ pub fn trust(setting: Option<&str>, part: Part) -> anyhow::Result<Option<Arc<Tru
     Ok(Some(trust))
 }
 
+/// Refuses a server that other hosts reach and that has no certificate, unless its configuration says `tls = "off"`. The environment does not
+/// count: a variable that was set for commands must not open a server.
+pub fn refuse_open(
+    listen: &[String],
+    setting: Option<&str>,
+    trust: Option<&Arc<Trust>>,
+) -> Result<(), Failure> {
+    let is_chosen = trust.is_some() || setting == Some(OFF);
+    let Some(listen) = listen.iter().find(|listen| !is_chosen && reaches_others(listen)) else {
+        return Ok(());
+    };
+    let why = "other hosts reach this address, and there is no certificate, so each of them would have all rights (SECURITY.md)";
+    let next = "give this host a certificate (`stria cluster add-node`, then `tls`), or, on a network that you trust, set `tls = \"off\"`";
+    Err(Failure::unusable(format!("listen on {listen}"), why, next))
+}
+
+/// An address that cannot be resolved is refused later, when it is listened on.
+fn reaches_others(listen: &str) -> bool {
+    let Ok(Nid { address: Address::Tcp(address), .. }) = Nid::parse(listen) else { return false };
+    address.to_socket_addrs().is_ok_and(|mut all| all.any(|a| !a.ip().is_loopback()))
+}
+
 /// Looks for changed files until it is dropped.
 pub struct Watch {
     stop: Option<Sender<()>>,
@@ -89,6 +113,33 @@ impl Drop for Watch {
             && thread.join().is_err()
         {
             tracing::error!("the thread that looks for certificates had panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_a_network_needs_a_certificate_or_an_explicit_off() {
+        // listen, setting, refused?
+        let table = [
+            ("127.0.0.1:7010", None, false),
+            ("[::1]:7010", None, false),
+            ("localhost:7010", None, false),
+            ("unix:/run/x.sock", None, false),
+            ("0.0.0.0:7010", None, true),
+            ("[::]:7010", None, true),
+            ("10.0.0.7:7010", None, true),
+            ("10.0.0.7:7010@tcp1", None, true),
+            ("10.0.0.7:7010", Some("off"), false),
+            ("10.0.0.7:7010", Some("/etc/stria/tls"), true),
+        ];
+        for (listen, setting, is_refused) in table {
+            let said = refuse_open(&["127.0.0.1:1".to_owned(), listen.to_owned()], setting, None);
+            assert_eq!(said.is_err(), is_refused, "{listen} {setting:?}");
+            assert!(said.err().is_none_or(|e| e.to_string().contains("tls = \"off\"")));
         }
     }
 }

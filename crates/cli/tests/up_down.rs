@@ -229,6 +229,33 @@ fn what_is_missing_or_blank_is_never_made_unasked() {
     }
 }
 
+/// The socket gives the key to whoever connects, and images and map hold content and key.
+#[test]
+fn socket_images_and_map_are_for_their_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("modes");
+    ends_with(&place.stria("up --osts 1 --ost-size 256M --mdt-size 256M"), 0, "made");
+    let mut seen = 0;
+    let mut dirs = vec![place.0.clone()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(&dir).unwrap().map(Result::unwrap) {
+            let (path, mode) = (entry.path(), entry.metadata().unwrap().permissions().mode() & 0o777);
+            let name = entry.file_name().into_string().unwrap();
+            let is_secret = name.ends_with(".img") || name.ends_with(".sock") || dir.ends_with("mgs");
+            match entry.file_type().unwrap().is_dir() {
+                true => dirs.push(path),
+                false if is_secret => {
+                    assert_eq!(mode & 0o077, 0, "{} has mode {mode:03o}", path.display());
+                    seen += 1;
+                }
+                false => {}
+            }
+        }
+    }
+    assert!(seen >= 4, "two images, the socket and the map: {seen}");
+    ends_with(&place.stria("down"), 0, "stopped");
+}
+
 /// A start continues from the files that a failed one left, also where a mount point was created within the directory.
 #[test]
 fn a_start_that_failed_is_no_obstacle_to_the_next() {

@@ -90,6 +90,7 @@ impl Fs {
             knows_groups: AtomicBool::new(false),
             retain_bytes_max: settings.retain_bytes_max,
             session: AtomicU64::new(0),
+            ticket: Default::default(),
             losses: Losses::default(),
             locks: Default::default(),
             gone: Gone::default(),

@@ -18,6 +18,7 @@ mod matrix;
 mod meta_rules;
 mod opens;
 mod overdue;
+mod owners;
 mod purge;
 mod rig;
 mod rules;

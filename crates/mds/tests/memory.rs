@@ -79,7 +79,8 @@ impl Client {
         let mut client = Client { mdt, session: SessionId(0), sequence: 0 };
         let (fs_uuid, session, uuid, name) = (FS_UUID, SessionId(0), Uuid([1; 16]), "test".into());
         let (observer, own_locks, claims) = (false, false, Claims::All);
-        let attach = Attach { fs_uuid, client: uuid, session, name, observer, own_locks, claims };
+        let ticket = wire::object::Mac::default();
+        let attach = Attach { fs_uuid, client: uuid, session, name, observer, own_locks, claims, ticket };
         let AttachReply { session, slots, .. } = client.ask(&attach);
         Client { session, sequence: slots.first().copied().unwrap_or(0), ..client }
     }

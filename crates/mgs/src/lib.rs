@@ -4,7 +4,7 @@
 //! request updates the states. It is never needed for I/O: while it is down the map does not change.
 //!
 //! mgs-M1: a change is stored before it is answered.
-//! mgs-M2: secrets go to servers only. A client that claims to be a server is believed: networks are trusted until there is TLS.
+//! mgs-M2: secrets go to certificates of servers and administrators only. Without TLS a peer that claims to be a server is believed.
 
 mod random;
 mod state;
@@ -87,7 +87,7 @@ impl Mgs {
     }
 
     fn dispatch(&self, head: &Header, body: &[u8], answer: &mut Answer<'_>) -> Result<Vec<u8>, Fault> {
-        check_role(head.call, answer)?;
+        answer.check_role(head.call)?;
         match head.call {
             WatchMap::CALL => {
                 // Notices of maps are not acknowledged: the newest one counts.
@@ -176,34 +176,9 @@ impl Service for Mgs {
     }
 }
 
-/// Roles are believed from certificates only. Without TLS every peer that reaches the port has all of them (SECURITY.md).
-fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
-    let is_for_servers = matches!(call, Register::CALL | Heartbeat::CALL);
-    let is_for_admins = call == ChangeRoutes::CALL;
-    if let Some(peer) = answer.peer().filter(|peer| is_for_admins && peer.role != Role::Admin) {
-        let why = format!(
-            "{} {} may not change routes: that takes an administrator's certificate",
-            peer.role, peer.node
-        );
-        tracing::warn!("a change of routes was refused: {why}");
-        return Err(Fault::new(Code::Access, why));
-    }
-    match answer.peer().filter(|peer| is_for_servers && peer.role != Role::Server) {
-        Some(peer) => {
-            let why = format!(
-                "{} {} may not register a target: its certificate is no server's; `stria cluster add-node` makes one",
-                peer.role, peer.node
-            );
-            tracing::warn!("a registration was refused: {why}");
-            Err(Fault::new(Code::Access, why))
-        }
-        None => Ok(()),
-    }
-}
-
 /// The file system's key is for servers, and for administrators' commands.
 fn may_know_secrets(answer: &Answer<'_>) -> bool {
-    answer.peer().is_none_or(|peer| matches!(peer.role, Role::Server | Role::Admin))
+    answer.sender().is_none_or(|sender| matches!(sender.role, Role::Server | Role::Admin))
 }
 
 /// Answers without the map if the client has this version. Version 0 means that it has none, so the map is always sent.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mapstore::MemoryStore;
 use net::{Fabric, Hub, Peer, rpc};
-use types::{Buf, Epoch};
+use types::{Buf, Epoch, NodeId};
 
 use super::*;
 
@@ -215,4 +215,34 @@ fn a_rival_change_is_built_upon() {
     trouble.rival.store(true, Ordering::SeqCst);
     let reply = ask(&*peer, &target(true, 1)).expect("registered");
     assert_eq!(reply.map.version, 2);
+}
+
+/// The code of the answer to a request of a peer with this identity.
+fn code_for<R: Request>(mgs: &Mgs, uri: &str, request: &R) -> (Code, Vec<u8>) {
+    let known = net::Known::new(pki::Identity::parse(uri, pki::Serial(1)).expect("an identity"));
+    let (head, mut bulk) = (Header { call: R::CALL, ..Header::default() }, Buf::new());
+    let mut answer = Answer::to(&known, head, &mut bulk);
+    mgs.serve(&head, &request.to_bytes(), &[], &mut answer);
+    let head = ReplyHead::get(&mut wire::Reader::new(&answer.body)).expect("an answer has its head");
+    (Code::from_u16(head.code), answer.body)
+}
+
+#[test]
+fn only_a_servers_certificate_registers_and_the_key_goes_to_servers_and_administrators() {
+    let (mgs, _) = fresh();
+    for role in ["client", "admin", "router"] {
+        let (code, _) = code_for(&mgs, &format!("stria://c/{role}/n"), &target(true, 1));
+        assert_eq!(code, Code::Access, "{role}");
+        let beat = Heartbeat { node: NodeId(1), targets: vec![TargetId(1)], leaving: true };
+        assert_eq!(code_for(&mgs, &format!("stria://c/{role}/n"), &beat).0, Code::Access, "{role}");
+    }
+    assert_eq!(mgs.map(), ClusterMap::empty(), "nothing changed");
+    assert_eq!(code_for(&mgs, "stria://c/server/n", &target(true, 1)).0, Code::Ok);
+    let secret = mgs.map().file_systems[0].secret;
+    for (role, knows) in [("server", true), ("admin", true), ("client", false), ("router", false)] {
+        let get = GetMap { known_version: 0, server: true };
+        let (code, body) = code_for(&mgs, &format!("stria://c/{role}/n"), &get);
+        assert_eq!(code, Code::Ok, "{role}");
+        assert_eq!(body.windows(16).any(|some| *some == secret.0), knows, "{role}");
+    }
 }

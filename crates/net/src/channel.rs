@@ -12,13 +12,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use pki::{Identity, Trust};
+use pki::{Role, Trust};
 use rustix::event::PollFlags;
 use rustix::net::{RecvFlags, SendFlags};
 use rustls::server::Acceptor;
 use rustls::{ClientConnection, Connection as Session, ServerConnection};
 use socket2::Socket;
 
+use crate::known::{Known, Sender};
 use crate::socket::{Gone, receive_with, wait_for};
 
 /// Most bytes that are encrypted before the socket has to take them.
@@ -41,7 +42,7 @@ struct Tls {
     state: Mutex<State>,
     /// Records wait for the socket.
     has_pending: AtomicBool,
-    peer: OnceLock<Identity>,
+    peer: OnceLock<Known>,
 }
 
 struct State {
@@ -93,7 +94,7 @@ impl Channel {
     ) -> Result<Channel, Gone> {
         let name = pki::server_name(name);
         let session = ClientConnection::new(trust.client_config(), name).map_err(|e| refused(&e))?;
-        Channel::with(socket, trust, session.into()).shake_hands(deadline)
+        Channel::with(socket, trust, session.into()).shake_hands(deadline)?.with_role(Role::Server)
     }
 
     /// The dialling end of a circuit: carries the handshake with a router out.
@@ -104,7 +105,7 @@ impl Channel {
     ) -> Result<Channel, Gone> {
         let name = pki::circuit_name(&trust.identity().cluster);
         let session = ClientConnection::new(trust.circuit_client_config(), name).map_err(|e| refused(&e))?;
-        Channel::with(socket, trust, session.into()).shake_hands(deadline)
+        Channel::with(socket, trust, session.into()).shake_hands(deadline)?.with_role(Role::Router)
     }
 
     /// The accepting end of a circuit. The dialler's first bytes name its cluster, and so choose among the certificates.
@@ -181,6 +182,14 @@ impl Channel {
         Ok(channel)
     }
 
+    /// net-D1: refuses a dialled end whose certificate has another role.
+    fn with_role(self, role: Role) -> Result<Channel, Gone> {
+        match self.known() {
+            Some(known) => known.check_serves(role).map(|()| self),
+            None => unreachable!("its handshake is over"),
+        }
+    }
+
     fn with(socket: Arc<Socket>, trust: &Arc<Trust>, mut session: Session) -> Channel {
         session.set_buffer_limit(Some(STEP));
         let tls = Tls {
@@ -197,7 +206,10 @@ impl Channel {
     }
 
     /// The other end by its certificate. `None`: plain, or the handshake is not over.
-    pub fn peer(&self) -> Option<&Identity> {
+    pub fn sender(&self) -> Option<Sender> {
+        self.known().map(Known::sender)
+    }
+    pub fn known(&self) -> Option<&Known> {
         self.tls.as_ref()?.peer.get()
     }
 
@@ -333,7 +345,7 @@ impl Tls {
                 // net-T2: rustls looks at the certificate of a resumed session no more.
                 let chain = state.session.peer_certificates().unwrap_or_default();
                 let identity = self.trust.identity_of(chain).map_err(|why| Gone::Refused(told(why)))?;
-                let _ = self.peer.set(identity);
+                let _ = self.peer.set(Known::new(identity));
             }
         }
         state.rest = records.to_vec();
@@ -374,9 +386,8 @@ fn refused(error: &rustls::Error) -> Gone {
     if let Some(why) = pki::Refused::by_peer(error) {
         return Gone::Refused(format!("it refuses this node's certificate: {why}"));
     }
-    let hint = match error {
-        rustls::Error::InvalidMessage(_) => "; it may speak without TLS: set `tls` alike on both ends",
-        _ => "",
-    };
-    Gone::Refused(format!("TLS: {error}{hint}"))
+    Gone::Refused(format!("TLS: {error}{}", crate::mismatch::hint(error)))
 }
+
+#[cfg(test)]
+mod hammered;

@@ -241,6 +241,7 @@ fn read_greeting(channel: &Channel, bytes: &mut Vec<u8>) -> Result<Option<[u8; H
     while let Some(n) = channel.receive_now(&mut raw[bytes.len()..])? {
         let at = bytes.len();
         bytes.extend_from_slice(&raw[at..at + n]);
+        crate::mismatch::check_greeting(channel, bytes)?;
         crate::hello::Hello::check_begin(bytes)?;
         if bytes.len() == HELLO_LEN {
             raw.copy_from_slice(bytes);

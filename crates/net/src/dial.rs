@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use pki::{Role, Trust};
+use pki::Trust;
 use socket2::{SockAddr, Socket};
 use types::{FsId, NodeId};
 
@@ -211,15 +211,8 @@ impl Dialler {
         let own = |why: String| (why, true);
         let channel = match &self.trust {
             Some(trust) => {
-                let channel = Channel::dialled_circuit(socket, trust, by).map_err(|e| own(e.to_string()))?;
                 // net-D1.
-                let role = channel.peer().map(|peer| peer.role);
-                if role != Some(Role::Router) {
-                    return Err(own(format!(
-                        "its certificate is no router's; `stria cluster add-node NODE --role router` makes one"
-                    )));
-                }
-                channel
+                Channel::dialled_circuit(socket, trust, by).map_err(|e| own(e.to_string()))?
             }
             None => Channel::plain(socket),
         };

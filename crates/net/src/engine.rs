@@ -550,7 +550,7 @@ impl Engine {
         };
         // A request for a target that is not here is refused in a way that proves that nothing was done.
         let served = match &connection.heard {
-            _ if is_about_the_process(head.call) => Ok(Some(self.about(&head, &body))),
+            _ if is_about_the_process(head.call) => Ok(Some(self.about(&connection, &head, &body))),
             Some(heard) => Ok(serve_line(&**heard, &head, &body, &mut reply_bulk)),
             None => self.hub.serve(&head, &body, &bulk, &mut reply_bulk, &place),
         };

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use pki::Identity;
-use types::Buf;
+use types::{Buf, Code, Fault};
 use wire::{Flags, Header};
 
+use crate::known::{Known, Sender};
 use crate::line::{Answered, SendBack};
 
 /// Nearly every reply fits, so that its buffer does not grow (decision 0037).
@@ -28,10 +29,12 @@ pub(crate) trait Parking {
     fn is_local(&self) -> bool {
         false
     }
-    /// See `Answer::peer`.
-    fn peer(&self) -> Option<Identity> {
+    /// See `Answer::sender`.
+    fn sender(&self) -> Option<Sender> {
         None
     }
+    /// Lends what is known of the other end.
+    fn with_known(&self, _look: &mut dyn FnMut(&Known)) {}
     /// See `Answer::line`.
     fn line(&self, answered: Answered) -> Option<Line>;
 }
@@ -91,7 +94,31 @@ impl<'a> Answer<'a> {
 
     /// The sender by its certificate. `None`: its connection has no TLS, or the request comes from this process.
     pub fn peer(&self) -> Option<Identity> {
-        self.parking?.peer()
+        let mut peer = None;
+        self.parking?.with_known(&mut |known| peer = Some(known.identity().clone()));
+        peer
+    }
+
+    /// The role and the identity of the sender, without an allocation. `None` as for `peer`.
+    pub fn sender(&self) -> Option<Sender> {
+        self.parking?.sender()
+    }
+
+    /// pki-R1: refuses a call that the sender's role may not make. Without a certificate all calls are allowed.
+    pub fn check_role(&self, call: u16) -> Result<(), Fault> {
+        match self.sender() {
+            Some(sender) if !pki::may(sender.role, call) => Err(self.refuse(|who| pki::refusal(who, call))),
+            _ => Ok(()),
+        }
+    }
+
+    /// A refusal for the sender; `why` makes its text. The log tells the first one of each connection.
+    pub fn refuse(&self, why: impl Fn(&Identity) -> String) -> Fault {
+        let mut told = String::new();
+        if let Some(parking) = self.parking {
+            parking.with_known(&mut |known| told = refuse(known, why(known.identity())));
+        }
+        Fault::new(Code::Access, told)
     }
 
     /// True if the request comes from this process.
@@ -117,6 +144,39 @@ impl<'a> Answer<'a> {
         reply.body_len = body.len() as u32;
         reply.bulk_len = bulk.len() as u32;
         Some((reply, body))
+    }
+}
+
+/// Logs the first refusal of a connection.
+pub(crate) fn refuse(known: &Known, why: String) -> String {
+    if known.is_first_refusal() {
+        tracing::warn!("a request was refused: {why}");
+    }
+    why
+}
+
+/// Lends a test's identity.
+#[cfg(any(test, feature = "testing"))]
+impl Parking for Known {
+    fn park(&self) -> Option<Deliver> {
+        None
+    }
+    fn sender(&self) -> Option<Sender> {
+        Some(Known::sender(self))
+    }
+    fn with_known(&self, look: &mut dyn FnMut(&Known)) {
+        look(self);
+    }
+    fn line(&self, _: Answered) -> Option<Line> {
+        None
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl<'a> Answer<'a> {
+    /// As `new`, for a request of this sender.
+    pub fn to(known: &'a Known, head: Header, bulk: &'a mut Buf) -> Answer<'a> {
+        Answer { parking: Some(known), ..Answer::new(head, bulk) }
     }
 }
 

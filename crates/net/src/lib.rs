@@ -30,12 +30,14 @@ pub mod fault;
 mod hello;
 mod hub;
 mod incoming;
+mod known;
 mod lane;
 mod later;
 mod limits;
 mod line;
 mod live;
 mod local;
+mod mismatch;
 pub mod nid;
 mod node;
 pub mod notices;
@@ -51,6 +53,9 @@ mod timing;
 pub use fabric::Fabric;
 pub use hello::{HELLO_LEN, Hello, Kind, Status as HelloStatus, VERSION as HELLO_VERSION};
 pub use hub::Hub;
+#[cfg(any(test, feature = "testing"))]
+pub use known::Known;
+pub use known::Sender;
 pub use limits::Limits;
 pub use server::Server;
 

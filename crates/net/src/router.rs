@@ -235,7 +235,7 @@ impl Inner {
         tune(&socket, SLICE)?;
         let channel = self.open(socket, by)?;
         let hello = read_hello(&channel, by)?;
-        let identity = channel.peer().cloned();
+        let identity = channel.known().map(|known| known.identity().clone());
         let answer = |status, nid: String| {
             let mut answer = Hello::new(status, NodeId(0), nid);
             answer.lane = Kind::Circuit;

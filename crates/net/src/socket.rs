@@ -10,6 +10,7 @@ use wire::Malformed;
 
 use crate::channel::Channel;
 use crate::hello::{HELLO_LEN, Hello};
+use crate::mismatch;
 
 /// Longest sleep in one receiving call, so that silence and an abort are noticed.
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
@@ -154,6 +155,7 @@ pub(crate) fn read_hello(channel: &Channel, deadline: Instant) -> Result<Hello, 
             return Err(Gone::Deadline);
         }
         have += receive(channel, &mut raw[have..], left)?.unwrap_or(0);
+        mismatch::check_answer(channel, &raw[..have])?;
         Hello::check_begin(&raw[..have])?;
     }
     Ok(Hello::decode(&raw)?)

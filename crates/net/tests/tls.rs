@@ -2,15 +2,19 @@
 
 mod site;
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use net::conformance::{Echo, QUICK, Rig, check};
-use net::{Answer, Call, Fabric, Hub, Limits, NetError, Server, Service};
+use net::{Answer, Call, Fabric, Hub, Limits, NetError, Server, Service, rpc};
 use parking_lot::Mutex;
 use pki::{Reason, Role, Trust};
-use types::{Buf, TargetId};
+use types::{Buf, Code, TargetId};
 use wire::Header;
+use wire::fabric::{NetStat, NetTrace};
 
 use site::Site;
 
@@ -60,11 +64,13 @@ fn an_end_without_tls_or_of_another_cluster_is_refused_with_the_reason() {
     let server = echo_server(Some(site.trust(Role::Server, "oss1")));
     let good = Fabric::with_trust(None, Some(site.trust(Role::Client, "c1")));
     ask(&good, &server.nid()).expect("an answer");
-    // Without TLS.
-    assert!(refusal(&Fabric::new(None), &server.nid()).contains("greeting"), "plain to TLS");
+    // Without TLS on one of the two ends: both are told what to set.
+    let why = refusal(&Fabric::new(None), &server.nid());
+    assert!(why.contains("with TLS only") && why.contains("STRIA_TLS"), "{why}");
     let plain = echo_server(None);
     let why = refusal(&good, &plain.nid());
-    assert!(why.contains("TLS") || why.contains("closed"), "{why}");
+    assert!(why.contains("the server takes no TLS") && why.contains("set `tls`"), "{why}");
+    ask(&Fabric::new(None), &plain.nid()).expect("a plain server goes on");
     // A certificate by another CA, though it names the same cluster.
     let foreign = Fabric::with_trust(None, Some(other.trust(Role::Client, "c1")));
     let why = refusal(&foreign, &server.nid());
@@ -115,6 +121,108 @@ fn revocation_closes_open_connections_and_refuses_new_ones_and_spares_others() {
     let why = refusal(&bad, &server.nid());
     assert!(why.contains("certificate"), "{why}");
     ask(&good, &server.nid()).expect("others are not disturbed");
+}
+
+/// pki-R1: a client's or an administrator's host does not pass for a server, so no capability or name is sent to it.
+#[test]
+fn a_dialled_end_without_a_servers_certificate_gets_no_request() {
+    let mut site = Site::new();
+    let client = Fabric::with_trust(None, Some(site.trust(Role::Client, "c1")));
+    for role in [Role::Client, Role::Admin, Role::Router] {
+        let (hub, tells) = (Hub::new(), Arc::new(Tells(Mutex::default())));
+        hub.add(T, tells.clone());
+        let server = listen(hub, Some(site.trust(role, "c2")));
+        let why = refusal(&client, &server.nid());
+        assert!(why.contains(&format!("{role} c2 of alpha answers there")), "{why}");
+        assert!(tells.0.lock().is_empty());
+    }
+}
+
+/// A router asks for counters only.
+#[test]
+fn the_trace_of_frames_is_not_for_clients_and_routers() {
+    let mut site = Site::new();
+    let server = echo_server(Some(site.trust(Role::Server, "oss1")));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    for (role, may) in
+        [(Role::Server, true), (Role::Admin, true), (Role::Client, false), (Role::Router, false)]
+    {
+        let fabric = Fabric::with_trust(None, Some(site.trust(role, "n")));
+        let peer = fabric.peer_at(&server.nid(), T);
+        let mut into = Buf::new();
+        let stat = rpc::call(&*peer, Header::default(), &NetStat {}, &[], &mut into, deadline);
+        assert_eq!(stat.expect("answered").2.expect("the counters").connections, 1, "{role}");
+        let trace = NetTrace { after: 0, max: 1 };
+        let trace = rpc::call(&*peer, Header::default(), &trace, &[], &mut into, deadline);
+        let trace = trace.expect("answered").2;
+        assert_eq!(trace.is_ok(), may, "{role}");
+        assert!(trace.err().is_none_or(|fault| fault.code == Code::Access));
+        drop(peer);
+        fabric.abort();
+        while server.load().1 > 0 {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Forwards one connection to `to`, and keeps what its dialling end sends.
+fn recorder(to: String) -> (String, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let nid = format!("{}@tcp0", listener.local_addr().expect("bound"));
+    let run = move || {
+        let (mut from, _) = listener.accept().expect("a connection");
+        let address = to.split('@').next().expect("an address").to_string();
+        let mut to = TcpStream::connect(address).expect("the server answers");
+        let (mut back_from, mut back_to) =
+            (to.try_clone().expect("a copy"), from.try_clone().expect("a copy"));
+        let back = std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back_from, &mut back_to);
+            let _ = back_to.shutdown(Shutdown::Both);
+        });
+        let (mut kept, mut some) = (Vec::new(), [0; 4096]);
+        while let Ok(n @ 1..) = from.read(&mut some) {
+            kept.extend_from_slice(&some[..n]);
+            if to.write_all(&some[..n]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(Shutdown::Both);
+        back.join().expect("it does not panic");
+        kept
+    };
+    (nid, std::thread::spawn(run))
+}
+
+/// All bytes of a connection, sent again by an end that has recorded them, carry nothing out: neither those of a whole handshake nor those
+/// of a resumed session.
+#[test]
+fn recorded_bytes_of_a_client_are_refused_when_they_are_sent_again() {
+    let mut site = Site::new();
+    let (hub, tells) = (Hub::new(), Arc::new(Tells(Mutex::default())));
+    hub.add(T, tells.clone());
+    let server = listen(hub, Some(site.trust(Role::Server, "oss1")));
+    let trust = site.trust(Role::Client, "c1");
+    for time in 1..=2 {
+        let (nid, recording) = recorder(server.nid());
+        let fabric = Fabric::with_trust(None, Some(trust.clone()));
+        ask(&fabric, &nid).expect("an answer");
+        fabric.abort();
+        drop(fabric);
+        let bytes = recording.join().expect("it does not panic");
+        assert!(bytes.len() > 1000, "a handshake, a greeting and a request");
+        assert_eq!(tells.0.lock().len(), time);
+        let mut again =
+            TcpStream::connect(server.nid().split('@').next().expect("an address")).expect("connects");
+        // The server may have closed before all was sent.
+        let _ = again.write_all(&bytes);
+        let mut answer = Vec::new();
+        let _ = again.read_to_end(&mut answer);
+        assert_eq!(tells.0.lock().len(), time, "no request was carried out");
+        // The end of the handshake by these keys: an alert, and no greeting, which would be 512 bytes and more.
+        while server.load().1 > 0 {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// Large frames both ways from many threads: records and frames are cut at other places, and the socket is full at times.

@@ -119,7 +119,7 @@ fn mac_of(secret: &Uuid, cap: &Capability) -> Mac {
 }
 
 /// Compares in time that does not depend on where the first difference is.
-fn same(a: &[u8; 16], b: &[u8; 16]) -> bool {
+pub(crate) fn same(a: &[u8; 16], b: &[u8; 16]) -> bool {
     a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }
 

@@ -3,6 +3,7 @@
 //! - `cap`: makes and checks capabilities, with one key per file system.
 //! - `fence`: lease versions only rise; a request with a lower version than the object has seen is refused.
 //! - `slots`: exactly once: a repeated `(session, slot, sequence)` is answered from its record and never carried out again.
+//! - `ticket`: a session's owner, as an MDT tells it to OSTs.
 //! - `ranges`: locks of byte ranges, for calls that cross objects.
 //! - `check`: ranges, lengths and counts of requests, before the OST locks or writes.
 //!
@@ -15,5 +16,6 @@ pub mod check;
 pub mod fence;
 pub mod ranges;
 pub mod slots;
+pub mod ticket;
 
 pub use fence::LeaseVersion;

@@ -20,6 +20,7 @@ mod grant;
 mod joined;
 mod list;
 mod ost;
+mod owners;
 mod punch;
 mod range;
 mod read;
@@ -76,6 +77,7 @@ pub(crate) struct Core {
     joined: RwLock<Option<Arc<Joined>>>,
     slot_locks: Vec<Mutex<()>>,
     ranges: range::RangeLocks,
+    owners: owners::Owners,
     settings: Settings,
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
@@ -133,6 +135,7 @@ impl Ost {
             store,
             joined: RwLock::default(),
             ranges: Default::default(),
+            owners: Default::default(),
             slot_locks: (0..SLOT_LOCKS).map(|_| Mutex::default()).collect(),
             settings,
             bell: Default::default(),

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::Answer;
-use types::{Buf, Code, Fault, Seq};
+use pki::Role;
+use types::{Buf, Code, Fault, Seq, SessionId};
 use wire::object::{
     DamageClear, DamageList, Destroy, Glimpse, Grant, List, LockRange, Punch, Read, Release, ReportMissing,
     Reserve, ScrubControl, Seek, Truncate, UnlockRange, Verify, Write,
@@ -37,11 +38,31 @@ impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         answer.bulk.clear();
         let mut reply = Vec::new();
-        let outcome = match head.call {
+        let outcome = self.admit_sender(head, body, answer).and_then(|()| match head.call {
             Flush::CALL => self.on_flush(head, answer),
             _ => self.dispatch(head, body, bulk, answer.bulk, &mut reply).map(Some),
-        };
+        });
         self.fill(answer, outcome, &reply);
+    }
+
+    /// pki-R1 and oss-P6: the sender's role may make the call, and the sessions that the request names are the sender's.
+    fn admit_sender(&self, head: &Header, body: &[u8], answer: &Answer<'_>) -> Result<(), Fault> {
+        let Some(sender) = answer.sender() else { return Ok(()) };
+        answer.check_role(head.call)?;
+        match head.call {
+            Attach::CALL => self.check_ticket(&*self.joined()?, &parse(body)?, answer),
+            KeepAlive::CALL => {
+                self.check_owner(head.session, answer)?;
+                self.check_owner(parse::<KeepAlive>(body)?.session, answer)
+            }
+            // Servers and administrators may end the rest of a dead client.
+            Detach::CALL if head.session == SessionId(0) && sender.role != Role::Client => Ok(()),
+            Detach::CALL => {
+                self.check_owner(head.session, answer)?;
+                self.check_owner(parse::<Detach>(body)?.session, answer)
+            }
+            _ => self.check_owner(head.session, answer),
+        }
     }
 
     /// `None`: another thread flushes, and answers then. So clients that flush hold no thread, however many they are.

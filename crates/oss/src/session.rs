@@ -4,6 +4,7 @@
 
 use object::slots::unknown;
 use types::{Code, Fault, SessionId};
+use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply, SLOTS};
 use wire::{Empty, Wire};
 
@@ -44,6 +45,7 @@ impl Core {
             judges: false,
             knows_groups: false,
             own_locks: false,
+            ticket: Mac::default(),
         }
         .put(reply);
         Ok(Served::READ)
@@ -67,6 +69,7 @@ impl Core {
         }
         self.store.end_session(d.session)?;
         self.ranges.forget(d.session);
+        self.owners.forget(d.session);
         Empty {}.put(reply);
         Ok(Served::READ)
     }

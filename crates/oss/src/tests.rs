@@ -6,6 +6,7 @@ mod exactly_once;
 mod grants;
 mod life;
 mod ost;
+mod owners;
 mod scrub;
 
 use std::sync::Arc;
@@ -155,6 +156,7 @@ impl Rig {
             name: "t".into(),
             observer: false,
             own_locks: false,
+            ticket: wire::object::Mac::default(),
             claims: wire::session::Claims::All,
         };
         self.say(Header::default(), &attach, &[]).ok()

@@ -185,6 +185,20 @@ impl fmt::Display for Identity {
     }
 }
 
+/// A node in its role, as 16 bytes: the holder of sessions (decision 0061). The serial is no part of it, so that a renewed certificate keeps
+/// the sessions of its node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Owner(pub [u8; 16]);
+
+impl Identity {
+    /// The first 16 bytes of BLAKE3 over the URI. Names are chosen by people, so a weaker hash could be made to collide.
+    pub fn owner(&self) -> Owner {
+        let mut owner = [0; 16];
+        owner.copy_from_slice(&blake3::hash(self.uri().as_bytes()).as_bytes()[..16]);
+        Owner(owner)
+    }
+}
+
 /// Why a text is no identity, or no part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadIdentity {
@@ -216,6 +230,18 @@ mod tests {
             let identity = Identity { cluster, role, node, serial: Serial(7) };
             assert_eq!(Identity::parse(&identity.uri(), Serial(7)), Ok(identity));
         }
+    }
+
+    #[test]
+    fn an_owner_is_cluster_role_and_node_without_the_serial() {
+        let of = |uri: &str, serial| Identity::parse(uri, Serial(serial)).unwrap().owner();
+        let one = of("stria://c/client/n", 1);
+        assert_eq!(one, of("stria://c/client/n", 2));
+        for other in ["stria://d/client/n", "stria://c/admin/n", "stria://c/client/m"] {
+            assert_ne!(one, of(other, 1), "{other}");
+        }
+        // Tickets carry it, so it stays what it is.
+        assert_eq!(one.0[..4], [189, 145, 200, 210], "pinned");
     }
 
     #[test]

@@ -7,8 +7,10 @@ pub mod linear;
 pub mod load;
 pub mod rng;
 pub mod story;
+pub mod stranger;
 
 pub use cluster::{Cluster, Role, Shape, Wiring, is_mounted};
 pub use rng::Rng;
 pub use story::{Story, StoryShape, Who};
+pub use stranger::Stranger;
 pub use verify;

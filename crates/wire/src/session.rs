@@ -4,6 +4,7 @@ use types::*;
 
 use crate::Empty;
 use crate::codec::{bodies, calls};
+use crate::object::Mac;
 
 /// Request slots per session and target.
 pub const SLOTS: u32 = 64;
@@ -36,6 +37,8 @@ bodies! {
         claims: Claims,
         /// A client in the MDT's process asks to leave locks to its kernel, which then do not exclude those of others.
         own_locks: bool,
+        /// For an OST: the MDT's word that the session belongs to the sender's certificate (`AttachReply::ticket`).
+        ticket: Mac,
     }
     AttachReply {
         session: SessionId,
@@ -55,6 +58,8 @@ bodies! {
         knows_groups: bool,
         /// The client's locks are its kernel's. No other client gets one meanwhile.
         own_locks: bool,
+        /// From an MDT: what OSTs ask for when the client attaches there.
+        ticket: Mac,
     }
     /// Reports that the client is alive, and the mode that it uses.
     KeepAlive { session: SessionId, mode: u32 }

@@ -113,7 +113,7 @@ pub struct Met {
 
 impl At {
     pub fn meet(&self) -> anyhow::Result<Met> {
-        let (fabric, map, mgs) = match (&self.mgs, &self.mount) {
+        let (fabric, map, mgs, _) = match (&self.mgs, &self.mount) {
             (Some(service), _) => service.meet()?,
             (None, Some(path)) => reach::ask_any(&reach::mount_of(path)?.1.nids)?,
             (None, None) => unreachable!("one of them is required"),

@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::cmd::damage::ago;
 use crate::exit::{Exit, Failure, unless_said};
 use crate::mounts;
-use crate::reach::{self, Reach, Service};
+use crate::reach::{self, Reach, Service, Wires};
 use crate::rundir::{Holder, RunDir, State, Use};
 use types::size::human;
 
@@ -52,6 +52,11 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     mount: Option<PathBuf>,
     map_version: Option<u64>,
+    /// Connections to the servers: "on" with TLS, "off" without, "local" within this host. Left out of what does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tls: Option<&'static str>,
+    #[serde(skip)]
+    wires: Option<Wires>,
     /// Names of targets that do not serve.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     down: Vec<String>,
@@ -214,7 +219,14 @@ fn of_running(reach: &Reach) -> Report {
         n if n == targets.len() => DOWN,
         _ => DEGRADED,
     };
-    Report { map_version: Some(reach.map.version), down, targets, ..Report::empty(name, state) }
+    Report {
+        map_version: Some(reach.map.version),
+        tls: Some(reach.wires.word()),
+        wires: Some(reach.wires.clone()),
+        down,
+        targets,
+        ..Report::empty(name, state)
+    }
 }
 
 fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
@@ -338,6 +350,8 @@ impl Report {
             since_sec: None,
             mount: None,
             map_version: None,
+            tls: None,
+            wires: None,
             down: vec![],
             targets: vec![],
         }
@@ -362,6 +376,14 @@ impl Report {
             .mount
             .as_ref()
             .map_or(", not mounted\n".into(), |m| format!(", mounted on {}\n", m.display()));
+        match &self.wires {
+            Some(Wires::Tls(peer)) => out += &format!("connections use TLS, by this command as {peer}\n"),
+            Some(Wires::Plain) => {
+                let why = "connections have no TLS (tls = off): a host that reaches a server's port has all rights, see SECURITY.md";
+                out += &(wrap(why, 4) + "\n");
+            }
+            Some(Wires::Local) | None => {}
+        }
         out += &format!(
             "{:<20} {:<10} {:>8} {:>8} {:>9} {:>8} {:>6}  {}\n",
             "target", "state", "size", "free", "files", "sessions", "log", "place"

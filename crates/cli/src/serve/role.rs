@@ -51,6 +51,7 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
     }
     let (_sender, events) = stop::listen()?;
     let trust = tls::trust(config.tls.as_deref(), Part::Server)?;
+    tls::refuse_open(&config.listen.0, config.tls.as_deref(), trust.as_ref())?;
     let mut servers = Servers::with_trust(trust.clone());
     let mgs = mgs::Mgs::open(&config.dir)
         .with_context(|| format!("the cluster map in {}", config.dir.display()))?;
@@ -135,6 +136,7 @@ fn targets(
     keep_files_private();
     let (_sender, events) = stop::listen()?;
     let trust = tls::trust(at.tls.as_deref(), Part::Server)?;
+    tls::refuse_open(&at.listen.0, at.tls.as_deref(), trust.as_ref())?;
     let mut servers = Servers::with_trust(trust.clone());
     servers.mdt = at.mdt;
     servers.ost.store = at.store;
@@ -230,7 +232,7 @@ fn reachable(nid: &str, mgs_nids: &[String]) -> anyhow::Result<String> {
     let Ok(bound) = address.parse::<SocketAddr>() else { return Ok(nid.to_owned()) };
     if bound.ip().is_loopback() && is_elsewhere(mgs_nids) {
         let why = "it listens on loopback, and the management service is on a network: no host there could reach it";
-        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; SECURITY.md says what other hosts can then do";
+        let next = "give this host's address in `listen`, such as 10.0.0.7:7011; with a certificate, or `tls = \"off\"` on a network that you trust (SECURITY.md)";
         return Err(Failure::unusable(nid, why, next).into());
     }
     if !bound.ip().is_unspecified() {

@@ -54,6 +54,9 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
         clusters.push(Arc::new(Cluster::new(cluster, &config.dir, routes.clone())?));
     }
     let clusters: Arc<[Arc<Cluster>]> = clusters.into();
+    for (cluster, config_of) in clusters.iter().zip(&config.cluster) {
+        tls::refuse_open(&config.listen, config_of.tls.as_deref(), cluster.trust.as_ref())?;
+    }
     let trusts: Vec<Arc<Trust>> = clusters.iter().filter_map(|c| c.trust.clone()).collect();
     // 2. Circuits.
     let router = Router::start(RouterSettings {

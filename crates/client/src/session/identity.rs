@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use net::Bell;
 use parking_lot::{Condvar, Mutex};
-use types::{FsId, Uuid};
+use types::{FsId, SessionId, Uuid};
+use wire::object::Mac;
 use wire::session::Claims;
 
 use crate::cache::leased::Leased;
@@ -32,6 +33,8 @@ pub(crate) struct Identity {
     pub retain_bytes_max: usize,
     /// The session that the MDT gave; 0 before, and for observers.
     pub session: AtomicU64,
+    /// That session, and what OSTs ask for when it attaches there.
+    pub ticket: Mutex<(SessionId, Mac)>,
     pub losses: Losses,
     pub locks: Locks,
     pub gone: Gone,

@@ -16,6 +16,7 @@ use plan::replay::Kept;
 use plan::retry::backoff;
 use plan::settle::Mark;
 use types::{Buf, Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId};
+use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::shared::{ALL, CatchUp, CaughtUp};
 use wire::{Flags, Header, Malformed, Reader, ReplyHead, Wire};
@@ -430,6 +431,7 @@ impl Link {
         self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
         self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
         if self.is_mdt {
+            *self.id.ticket.lock() = (fresh, reply.ticket);
             self.id.session.store(fresh.0, Ordering::Release);
             self.id.judges.store(reply.judges, Ordering::Relaxed);
             // The first attach decides: the kernel is told at the mount.
@@ -489,6 +491,12 @@ impl Link {
 
     fn say_attach(&self, peer: &dyn Peer, deadline: Instant) -> Result<(Incarnation, AttachReply), Attempt> {
         let session = self.session();
+        let ticket = match *self.id.ticket.lock() {
+            _ if self.is_mdt => Mac::default(),
+            (of, ticket) if of == session => ticket,
+            // The MDT gives a new session just now.
+            _ => return Err(Attempt::Again(self.timeout("its session changes"))),
+        };
         let req = Attach {
             fs_uuid: self.id.fs_uuid,
             client: self.id.client,
@@ -497,6 +505,7 @@ impl Link {
             observer: self.id.observer,
             claims: self.id.claims.clone(),
             own_locks: self.id.wants_own_locks && peer.is_fate_shared(),
+            ticket,
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {

@@ -11,12 +11,14 @@ use types::{Code, Fault, Fid, Seq, SessionId, Uuid};
 use wire::Empty;
 use wire::Flags;
 use wire::notice::{Evicted, Listen, ListenReply, ModeChanged};
+use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
 use crate::records::ids::no_lease;
 use crate::records::look::look_around;
 use crate::sessions::overdue::OVERDUE_MS;
+use crate::sessions::owner::Holder;
 use crate::sessions::shared::Doom;
 use crate::sessions::{Session, session_key};
 
@@ -44,8 +46,7 @@ enum End {
 }
 
 impl Core {
-    /// `is_local`: the client is in this process.
-    pub fn on_attach(&self, req: &Attach, is_local: bool) -> Result<AttachReply, Fault> {
+    pub fn on_attach(&self, req: &Attach, answer: &Answer<'_>) -> Result<AttachReply, Fault> {
         let joined = self.joined()?;
         if req.fs_uuid != joined.fs_uuid {
             return Err(Fault::new(
@@ -57,10 +58,10 @@ impl Core {
             ));
         }
         if req.observer {
-            return Ok(self.attach_reply(SessionId(0), vec![]));
+            return Ok(self.attach_reply(SessionId(0), vec![], Mac::default()));
         }
         let now_ms = self.clock.boot_ms();
-        let session = self.find_or_begin(req, is_local)?;
+        let session = self.find_or_begin(req, answer)?;
         session.renew_lease(now_ms);
         session.has_attached.store(true, Ordering::SeqCst);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
@@ -70,25 +71,28 @@ impl Core {
             self.flush()?;
         }
         let slots = self.executor.lead().slots.sequences(session.id);
-        Ok(self.attach_reply(session.id, slots))
+        let owner = session.holder.as_ref().map_or([0; 16], |holder| holder.owner.0);
+        let ticket = object::ticket::make(&joined.secret, session.id, owner);
+        Ok(self.attach_reply(session.id, slots, ticket))
     }
 
-    fn find_or_begin(&self, req: &Attach, is_local: bool) -> Result<Arc<Session>, Fault> {
+    fn find_or_begin(&self, req: &Attach, answer: &Answer<'_>) -> Result<Arc<Session>, Fault> {
         let _one = self.ending.lock();
         let now = self.clock.boot_ms();
         // 1. The same client again, after a reconnect or a restart of this server.
         if let Some(session) = self.sessions.of_client(req.client) {
+            self.check_attach(&session, answer)?;
             session.touch(now);
             return Ok(session);
         }
         // mds-K5: others may hold locks, or be about to reclaim them.
-        let has_own_locks = req.own_locks && is_local && self.sessions.count() == 0;
+        let has_own_locks = req.own_locks && answer.is_local() && self.sessions.count() == 0;
         // 2. Other sessions: evict dead ones, wait until the live ones share.
         self.end_dead(now)?;
         self.check_sessions()?;
         self.wait_for_others(req.client, now)?;
         // 3. A new session.
-        let session = self.begin_session(req, now)?;
+        let session = self.begin_session(req, answer.peer().as_ref().map(Holder::of), now)?;
         if has_own_locks {
             self.locks.leave_to(session.id);
         }
@@ -166,10 +170,16 @@ impl Core {
         ))
     }
 
-    pub fn begin_session(&self, req: &Attach, now: u64) -> Result<Arc<Session>, Fault> {
+    pub fn begin_session(
+        &self,
+        req: &Attach,
+        holder: Option<Holder>,
+        now: u64,
+    ) -> Result<Arc<Session>, Fault> {
         let mut made = None;
         let done = self.transact(&no_lease(), &mut |txn| {
-            let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now);
+            let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now)
+                .held_by(holder.clone());
             let (key, value) = session.to_record();
             meta::Txn::put(txn, key, value);
             made = Some(session);
@@ -185,7 +195,7 @@ impl Core {
         Ok(session)
     }
 
-    fn attach_reply(&self, session: SessionId, slots: Vec<u32>) -> AttachReply {
+    fn attach_reply(&self, session: SessionId, slots: Vec<u32>, ticket: Mac) -> AttachReply {
         AttachReply {
             session,
             slots,
@@ -196,6 +206,7 @@ impl Core {
             judges: self.judges(),
             knows_groups: self.knows_groups(),
             own_locks: self.locks.are_own_of(session),
+            ticket,
         }
     }
 
@@ -204,6 +215,7 @@ impl Core {
     }
 
     pub fn on_keep_alive(&self, req: &KeepAlive, answer: &mut Answer<'_>) -> Result<KeepAliveReply, Fault> {
+        self.check_owner(req.session, answer)?;
         match self.sessions.touch(req.session, self.clock.boot_ms()) {
             // After a clean stop the incarnation is unchanged. This answer tells the client to attach and report its opens and locks.
             true if self.locks.is_awaited(req.session) || self.is_hold_awaited(req.session) => {
@@ -227,7 +239,8 @@ impl Core {
     }
 
     /// Succeeds for a session that is gone already, since the request may come twice.
-    pub fn on_detach(&self, asking: SessionId, req: &Detach) -> Result<Empty, Fault> {
+    pub fn on_detach(&self, asking: SessionId, req: &Detach, answer: &Answer<'_>) -> Result<Empty, Fault> {
+        self.check_detach(req.session, answer)?;
         // A caller without a session may evict a dead one: `stria up` does so after a kill.
         if asking != SessionId(0) && asking != req.session {
             return Err(Fault::new(

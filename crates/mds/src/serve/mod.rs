@@ -73,11 +73,13 @@ impl Core {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
         }
+        answer.check_role(head.call)?;
+        self.check_owner(head.session, answer)?;
         let done = match head.call {
-            Attach::CALL => self.on_attach(&parse(body)?, answer.is_local()).map(plain),
+            Attach::CALL => self.on_attach(&parse(body)?, answer).map(plain),
             Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?, answer).map(plain),
-            Detach::CALL => self.on_detach(head.session, &parse(body)?).map(plain),
+            Detach::CALL => self.on_detach(head.session, &parse(body)?, answer).map(plain),
             Flush::CALL => return self.on_flush(head, answer),
             0x0260..=0x026f => self.on_lock_call(head, body),
             Leave::CALL => {

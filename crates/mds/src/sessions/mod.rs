@@ -11,6 +11,7 @@ pub mod leases;
 pub mod locks;
 pub mod makers;
 pub mod overdue;
+pub mod owner;
 pub mod shared;
 mod told;
 
@@ -26,7 +27,9 @@ use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
 
-/// Key kind of sessions' records: `(7, session u64)` → client uuid, name.
+use owner::Holder;
+
+/// Key kind of sessions' records: `(7, session u64)` → client uuid, name, claims, owner.
 pub const KIND_SESSION: u8 = meta::keys::SESSION;
 /// Longest client name in bytes; longer ones are cut. Host, pid and mount point fit.
 pub const NAME_BYTES_MAX: usize = 256;
@@ -42,6 +45,8 @@ pub struct Session {
     pub name: String,
     /// Users that it may act for.
     pub claims: Claims,
+    /// mds-S3: its owner; `None`: it was begun over a connection without TLS.
+    pub holder: Option<Holder>,
     seen_ms: AtomicU64,
     /// The entry that began it since this start; its attach is answered once that is flushed.
     pub begun: AtomicU64,
@@ -71,6 +76,7 @@ impl Session {
             client,
             name: name[..end].to_string(),
             claims,
+            holder: None,
             seen_ms: AtomicU64::new(now_ms),
             begun: AtomicU64::new(0),
             orphaned: AtomicU64::new(0),
@@ -80,6 +86,10 @@ impl Session {
             leased_ms: AtomicU64::new(0),
             notices: Outbox::new(),
         }
+    }
+
+    pub fn held_by(self, holder: Option<Holder>) -> Session {
+        Session { holder, ..self }
     }
 
     /// Notes a sign of life. All threads of a client read this word, so it is written rarely.
@@ -106,6 +116,8 @@ impl Session {
         self.client.put(&mut value);
         self.name.put(&mut value);
         self.claims.put(&mut value);
+        // A record without an owner is as earlier releases wrote it.
+        self.holder.iter().for_each(|holder| holder.uri.put(&mut value));
         (session_key(self.id), value)
     }
 
@@ -113,8 +125,12 @@ impl Session {
         let id = session_of_key(key).ok_or(Malformed("key of a session"))?;
         let r = &mut Reader::new(value);
         let (client, name, claims) = (Uuid::get(r)?, String::get(r)?, Claims::get(r)?);
+        let holder = match r.remaining() {
+            0 => None,
+            _ => Some(Holder::from_uri(&String::get(r)?)?),
+        };
         r.end()?;
-        Ok(Session::new(id, client, &name, claims, now_ms))
+        Ok(Session::new(id, client, &name, claims, now_ms).held_by(holder))
     }
 }
 
@@ -346,9 +362,18 @@ mod tests {
         assert_eq!(hex(&value), "ab".repeat(16) + "04000000" + "686f7374" + USER);
         let back = Session::from_record(&key, &value, 0).unwrap();
         assert_eq!(
-            (back.id, back.client, back.name, back.claims),
-            (session.id, session.client, session.name, session.claims)
+            (back.id, back.client, back.name, back.claims, back.holder),
+            (session.id, session.client, session.name.clone(), session.claims.clone(), None)
         );
+        // With an owner: its URI behind the claims.
+        let uri = "stria://c/client/n";
+        let session = session.held_by(Some(Holder::from_uri(uri).unwrap()));
+        let (key, value) = session.to_record();
+        let owned = "12000000".to_string() + &hex(uri.as_bytes());
+        assert_eq!(hex(&value), "ab".repeat(16) + "04000000" + "686f7374" + USER + &owned);
+        assert_eq!(Session::from_record(&key, &value, 0).unwrap().holder, session.holder);
+        let bad = [&value[..value.len() - 1], b"/"].concat();
+        assert!(Session::from_record(&key, &bad, 0).is_err(), "a URI that is no identity's");
     }
     #[test]
     fn sessions_are_found_among_many_in_whatever_order_they_came() {

@@ -23,13 +23,14 @@ fn attach_second() -> Attach {
         name: "client 2".into(),
         observer: false,
         own_locks: false,
+        ticket: wire::object::Mac::default(),
         claims: wire::session::Claims::All,
     }
 }
 
 /// A further session, also where the MDT would take only one.
 fn second(rig: &Rig) -> SessionId {
-    rig.mdt.core.begin_session(&attach_second(), 0).unwrap().id
+    rig.mdt.core.begin_session(&attach_second(), None, 0).unwrap().id
 }
 
 fn turn() -> Turn {

@@ -171,6 +171,7 @@ impl Rig {
             name: format!("client {client}"),
             observer: false,
             own_locks: false,
+            ticket: wire::object::Mac::default(),
             claims: wire::session::Claims::All,
         };
         self.ask(&req, SessionId(0))

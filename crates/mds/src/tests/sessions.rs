@@ -148,6 +148,7 @@ fn observers_read_and_flush_and_count_for_nothing() {
         name: "fsck".into(),
         observer: true,
         own_locks: false,
+        ticket: wire::object::Mac::default(),
         claims: wire::session::Claims::All,
     };
     assert_eq!(rig.ask(&attach(FS_UUID), SessionId(0)).unwrap().session, SessionId(0));
@@ -203,7 +204,16 @@ fn a_client_too_many_is_told_so_and_comes_in_when_another_has_left() {
         let (session, name, claims) = (SessionId(0), String::new(), wire::session::Claims::All);
         let client = Uuid(client);
         rig.ask(
-            &Attach { fs_uuid: FS_UUID, client, session, name, observer: false, claims, own_locks: false },
+            &Attach {
+                fs_uuid: FS_UUID,
+                client,
+                session,
+                name,
+                observer: false,
+                claims,
+                own_locks: false,
+                ticket: wire::object::Mac::default(),
+            },
             SessionId(0),
         )
     };

@@ -10,7 +10,9 @@ use wire::fabric::{NetStat, NetStatReply, NetTrace, PEERS_MAX};
 use wire::{Empty, Flags, Header, ReplyHead, Request, Wire, encode_reply};
 
 use super::{Engine, reply_to};
+use crate::connection::Connection;
 use crate::counts::PeerCounts;
+use crate::later::refuse;
 
 pub(super) fn is_about_the_process(call: u16) -> bool {
     matches!(call, NetStat::CALL | NetTrace::CALL)
@@ -18,9 +20,15 @@ pub(super) fn is_about_the_process(call: u16) -> bool {
 
 impl Engine {
     /// Answers `NetStat` or `NetTrace`.
-    pub(super) fn about(&self, head: &Header, body: &[u8]) -> (Header, Vec<u8>) {
+    pub(super) fn about(&self, connection: &Connection, head: &Header, body: &[u8]) -> (Header, Vec<u8>) {
         let done = ReplyHead::done(Seq(0), Seq(0));
+        // pki-R1.
+        let stranger = connection.channel.known().filter(|known| !pki::may(known.sender().role, head.call));
         let body = match head.call {
+            _ if let Some(known) = stranger => {
+                let why = refuse(known, pki::refusal(known.identity(), head.call));
+                encode_reply(&ReplyHead::refused(&Fault::new(Code::Access, why), Seq(0)), None::<&Empty>)
+            }
             NetStat::CALL => encode_reply(&done, Some(&self.stat())),
             _ => match NetTrace::from_bytes(body) {
                 Ok(request) => encode_reply(&done, Some(&self.budget.trace.read(&request))),

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use pki::Identity;
-
 use super::Engine;
 use crate::Line;
 use crate::connection::{Connection, UnderWay};
+use crate::known::{Known, Sender};
 use crate::later::{Deliver, Parking};
 use crate::limits::Share;
 use crate::line::Answered;
@@ -55,8 +54,12 @@ impl Parking for AtWorker<'_> {
         }))
     }
 
-    fn peer(&self) -> Option<Identity> {
-        self.place.borrow().as_ref()?.0.channel.peer().cloned()
+    fn sender(&self) -> Option<Sender> {
+        self.place.borrow().as_ref()?.0.channel.sender()
+    }
+    fn with_known(&self, look: &mut dyn FnMut(&Known)) {
+        let place = self.place.borrow();
+        place.as_ref().and_then(|(connection, ..)| connection.channel.known()).into_iter().for_each(look);
     }
 
     fn line(&self, answered: Answered) -> Option<Line> {

@@ -104,6 +104,7 @@ fn requests_for_another_incarnation_epoch_or_file_system_are_refused() {
         name: "t".into(),
         observer: false,
         own_locks: false,
+        ticket: wire::object::Mac::default(),
         claims: wire::session::Claims::All,
     };
     assert_eq!(again.say(good, &attach, &[]).code(), Code::Ok, "the handshake is how one learns it");

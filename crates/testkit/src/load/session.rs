@@ -199,6 +199,7 @@ impl Session {
             observer: false,
             claims: Claims::All,
             own_locks: false,
+            ticket: wire::object::Mac::default(),
         }
     }
 

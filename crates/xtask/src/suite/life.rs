@@ -279,8 +279,9 @@ fn osts_join(b: &mut Bench) -> Result<()> {
     let config = b.cluster.dir.join("oss-new.toml");
     let devices: Vec<String> =
         (0..DEVICES).map(|n| format!("\"{}/new{n}.img\"", b.cluster.dir.display())).collect();
+    let tls = b.cluster.certificate(pki::Role::Server).map_or("off".into(), |dir| text(&dir));
     let lines = format!(
-        "mgs = [\"{}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"1G\"\nlisten = \"127.0.0.1:0\"\n",
+        "mgs = [\"{}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"1G\"\nlisten = \"127.0.0.1:0\"\ntls = \"{tls}\"\n",
         b.cluster.mgs(),
         devices.join(", ")
     );

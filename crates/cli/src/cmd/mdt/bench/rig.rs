@@ -128,6 +128,7 @@ fn start(
             name: "bench".into(),
             observer: false,
             own_locks: false,
+            ticket: wire::object::Mac::default(),
             claims: Claims::All,
         })
     })?;

@@ -1,0 +1,51 @@
+//! The other end of a connection, as its certificate names it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pki::{Identity, Owner, Role};
+
+use crate::socket::Gone;
+
+/// The sender of a request, as far as each request needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    pub role: Role,
+    pub owner: Owner,
+}
+
+/// Made once per connection, when the handshake ends.
+pub struct Known {
+    identity: Identity,
+    sender: Sender,
+    /// The log has told of a refused request on this connection.
+    is_refusal_told: AtomicBool,
+}
+
+impl Known {
+    pub fn new(identity: Identity) -> Known {
+        let sender = Sender { role: identity.role, owner: identity.owner() };
+        Known { identity, sender, is_refusal_told: AtomicBool::new(false) }
+    }
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+    pub fn sender(&self) -> Sender {
+        self.sender
+    }
+
+    /// True once, for the first refused request of this connection.
+    pub(crate) fn is_first_refusal(&self) -> bool {
+        !self.is_refusal_told.swap(true, Ordering::Relaxed)
+    }
+
+    /// pki-R1, for a connection that this process dialled: its requests would tell names and capabilities to any other node.
+    pub(crate) fn check_serves(&self, role: Role) -> Result<(), Gone> {
+        match self.sender.role == role {
+            true => Ok(()),
+            false => Err(Gone::Refused(format!(
+                "{} answers there, and only a {role}'s certificate may: is the address right?",
+                self.identity
+            ))),
+        }
+    }
+}
