@@ -43,6 +43,9 @@ _stria() {
             stria,du)
                 cmd="stria__subcmd__du"
                 ;;
+            stria,fs)
+                cmd="stria__subcmd__fs"
+                ;;
             stria,fsck)
                 cmd="stria__subcmd__fsck"
                 ;;
@@ -79,6 +82,9 @@ _stria() {
             stria,net)
                 cmd="stria__subcmd__net"
                 ;;
+            stria,node)
+                cmd="stria__subcmd__node"
+                ;;
             stria,oss)
                 cmd="stria__subcmd__oss"
                 ;;
@@ -96,6 +102,9 @@ _stria() {
                 ;;
             stria,status)
                 cmd="stria__subcmd__status"
+                ;;
+            stria,target)
+                cmd="stria__subcmd__target"
                 ;;
             stria,up)
                 cmd="stria__subcmd__up"
@@ -286,6 +295,18 @@ _stria() {
             stria__subcmd__damage__subcmd__help,list)
                 cmd="stria__subcmd__damage__subcmd__help__subcmd__list"
                 ;;
+            stria__subcmd__fs,help)
+                cmd="stria__subcmd__fs__subcmd__help"
+                ;;
+            stria__subcmd__fs,remove)
+                cmd="stria__subcmd__fs__subcmd__remove"
+                ;;
+            stria__subcmd__fs__subcmd__help,help)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__fs__subcmd__help,remove)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__remove"
+                ;;
             stria__subcmd__gateway,help)
                 cmd="stria__subcmd__gateway__subcmd__help"
                 ;;
@@ -433,6 +454,9 @@ _stria() {
             stria__subcmd__help,du)
                 cmd="stria__subcmd__help__subcmd__du"
                 ;;
+            stria__subcmd__help,fs)
+                cmd="stria__subcmd__help__subcmd__fs"
+                ;;
             stria__subcmd__help,fsck)
                 cmd="stria__subcmd__help__subcmd__fsck"
                 ;;
@@ -469,6 +493,9 @@ _stria() {
             stria__subcmd__help,net)
                 cmd="stria__subcmd__help__subcmd__net"
                 ;;
+            stria__subcmd__help,node)
+                cmd="stria__subcmd__help__subcmd__node"
+                ;;
             stria__subcmd__help,oss)
                 cmd="stria__subcmd__help__subcmd__oss"
                 ;;
@@ -486,6 +513,9 @@ _stria() {
                 ;;
             stria__subcmd__help,status)
                 cmd="stria__subcmd__help__subcmd__status"
+                ;;
+            stria__subcmd__help,target)
+                cmd="stria__subcmd__help__subcmd__target"
                 ;;
             stria__subcmd__help,up)
                 cmd="stria__subcmd__help__subcmd__up"
@@ -571,6 +601,9 @@ _stria() {
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
                 ;;
+            stria__subcmd__help__subcmd__fs,remove)
+                cmd="stria__subcmd__help__subcmd__fs__subcmd__remove"
+                ;;
             stria__subcmd__help__subcmd__gateway,nfs)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs"
                 ;;
@@ -637,6 +670,12 @@ _stria() {
             stria__subcmd__help__subcmd__net,trace)
                 cmd="stria__subcmd__help__subcmd__net__subcmd__trace"
                 ;;
+            stria__subcmd__help__subcmd__node,list)
+                cmd="stria__subcmd__help__subcmd__node__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__node,remove)
+                cmd="stria__subcmd__help__subcmd__node__subcmd__remove"
+                ;;
             stria__subcmd__help__subcmd__ost,bench)
                 cmd="stria__subcmd__help__subcmd__ost__subcmd__bench"
                 ;;
@@ -666,6 +705,9 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__help__subcmd__target,remove)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__remove"
                 ;;
             stria__subcmd__lease,help)
                 cmd="stria__subcmd__lease__subcmd__help"
@@ -751,6 +793,24 @@ _stria() {
             stria__subcmd__net__subcmd__help,trace)
                 cmd="stria__subcmd__net__subcmd__help__subcmd__trace"
                 ;;
+            stria__subcmd__node,help)
+                cmd="stria__subcmd__node__subcmd__help"
+                ;;
+            stria__subcmd__node,list)
+                cmd="stria__subcmd__node__subcmd__list"
+                ;;
+            stria__subcmd__node,remove)
+                cmd="stria__subcmd__node__subcmd__remove"
+                ;;
+            stria__subcmd__node__subcmd__help,help)
+                cmd="stria__subcmd__node__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__node__subcmd__help,list)
+                cmd="stria__subcmd__node__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__node__subcmd__help,remove)
+                cmd="stria__subcmd__node__subcmd__help__subcmd__remove"
+                ;;
             stria__subcmd__ost,bench)
                 cmd="stria__subcmd__ost__subcmd__bench"
                 ;;
@@ -823,6 +883,18 @@ _stria() {
             stria__subcmd__scrub__subcmd__help,stop)
                 cmd="stria__subcmd__scrub__subcmd__help__subcmd__stop"
                 ;;
+            stria__subcmd__target,help)
+                cmd="stria__subcmd__target__subcmd__help"
+                ;;
+            stria__subcmd__target,remove)
+                cmd="stria__subcmd__target__subcmd__remove"
+                ;;
+            stria__subcmd__target__subcmd__help,help)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__target__subcmd__help,remove)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__remove"
+                ;;
             *)
                 ;;
         esac
@@ -830,7 +902,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2017,6 +2089,88 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__fs)
+            opts="-h --help remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help)
+            opts="remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__remove)
+            opts="-j -h --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__fsck)
             opts="-j -y -h --dir --mgs --json --repair --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2744,7 +2898,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3233,6 +3387,34 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__fs)
+            opts="remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__fs__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__fsck)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -3709,6 +3891,48 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__node)
+            opts="list remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__node__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__node__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__oss)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -3922,6 +4146,34 @@ _stria() {
         stria__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target)
+            opts="remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4687,6 +4939,124 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__node)
+            opts="-h --help list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help)
+            opts="list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__list)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__remove)
+            opts="-j -h --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__oss)
             opts="-h --config --print-config --format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -5316,6 +5686,88 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target)
+            opts="-h --help remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help)
+            opts="remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__remove)
+            opts="-j -h --force --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -94,8 +94,50 @@ impl Service {
         }
     }
 
+    /// The service itself, whichever file system is named.
+    pub fn manage(&self) -> anyhow::Result<Management> {
+        Management::by_nids(&self.nids)
+    }
+
     fn whom(&self) -> String {
         format!("the management service at {}", self.nids.join(", "))
+    }
+}
+
+/// A management service, for what concerns the whole cluster.
+pub struct Management {
+    pub fabric: Arc<Fabric>,
+    pub map: ClusterMap,
+    /// The NID at which it answered.
+    pub nid: String,
+}
+
+impl Management {
+    /// Through the first of `nids` that answers.
+    pub fn by_nids(nids: &[String]) -> anyhow::Result<Management> {
+        let (fabric, map, nid) = ask_any(nids).map_err(|e| {
+            let why = format!("it does not answer ({e:#})");
+            let whom = format!("the management service at {}", nids.join(", "));
+            unless_said(e, || Failure::unusable(whom, why, "start it, or correct the address"))
+        })?;
+        Ok(Management { fabric, map, nid })
+    }
+
+    pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
+        ask(&*self.fabric.peer_at(&self.nid, MGS), FsId(0), MGS, request)
+    }
+
+    /// Its file systems, by id.
+    pub fn file_systems(&self) -> Vec<Reach> {
+        let of = |fs: &FileSystem| Reach {
+            fabric: self.fabric.clone(),
+            map: self.map.clone(),
+            fs: fs.id,
+            mgs: Some(self.nid.clone()),
+        };
+        let mut all: Vec<Reach> = self.map.file_systems.iter().map(of).collect();
+        all.sort_by_key(|reach| reach.fs);
+        all
     }
 }
 

@@ -56,6 +56,7 @@ fn registered() -> RegisterReply {
         nodes: vec![Node { id: node, name: "node".into(), nids: vec![] }],
         targets: vec![mdt],
         mirrors: vec![Mirror { id: mirror, fs, is_mdt: true, epoch, members: vec![target], primary: target }],
+        ..ClusterMap::empty()
     };
     RegisterReply { target, index: 0, mirror, epoch, node, map }
 }

@@ -159,12 +159,7 @@ fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fau
 /// Adds a target that was never registered, its mirror, and its file system if it is the first MDT of one.
 fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<TargetId, Fault> {
     if request.target.0 != 0 {
-        let why = format!(
-            "target {} ({}) registered elsewhere and is not in this cluster map: start the management service that has \
-             its map, or format it anew",
-            request.target, request.uuid
-        );
-        return Err(Fault::new(Code::NotFound, why));
+        return Err(not_in_map(next, request));
     }
     let fs = match next.fs_named(&request.fs_name) {
         Some(fs) => fs.id,
@@ -175,8 +170,10 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
         }
     };
     let index = choose_index(next, fs, request)?;
-    let id = TargetId(one_above(next.targets.iter().map(|t| t.id.0).max().unwrap_or(0), "target id")?);
-    let mirror = MirrorId(one_above(next.mirrors.iter().map(|m| m.id.0).max().unwrap_or(0), "mirror id")?);
+    let used = &next.ids_used;
+    let id = TargetId(one_above(highest(next.targets.iter().map(|t| t.id.0), used.target.0), "target id")?);
+    let mirror =
+        MirrorId(one_above(highest(next.mirrors.iter().map(|m| m.id.0), used.mirror.0), "mirror id")?);
     next.mirrors.push(Mirror {
         id: mirror,
         fs,
@@ -199,8 +196,25 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
     Ok(id)
 }
 
+/// A target whose label has an id that the map does not know.
+fn not_in_map(map: &ClusterMap, request: &Register) -> Fault {
+    let (target, uuid) = (request.target, request.uuid);
+    let why = match target <= map.ids_used.target {
+        true => format!(
+            "target {target} ({uuid}) is not in this cluster map: it was removed, or registered with another management \
+             service; format it anew to use it here, or start the service that has it"
+        ),
+        false => format!(
+            "target {target} ({uuid}) registered elsewhere and is not in this cluster map: start the management service \
+             that has its map, or format it anew"
+        ),
+    };
+    Fault::new(Code::NotFound, why)
+}
+
 fn make_fs(next: &mut ClusterMap, name: &str, fresh: &Fresh) -> Result<FsId, Fault> {
-    let id = FsId(one_above(next.file_systems.iter().map(|f| f.id.0).max().unwrap_or(0), "file system id")?);
+    let used = next.ids_used.fs.0;
+    let id = FsId(one_above(highest(next.file_systems.iter().map(|f| f.id.0), used), "file system id")?);
     next.file_systems.push(FileSystem {
         id,
         name: name.to_string(),
@@ -264,10 +278,15 @@ fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<
         return Ok(node.id);
     }
     // 3. A new one.
-    let highest = next.nodes.iter().map(|n| n.id.0).max().unwrap_or(0);
-    let id = NodeId(highest.checked_add(1).ok_or_else(|| used_up("node id"))?);
+    let last = highest(next.nodes.iter().map(|n| n.id.0), next.ids_used.node.0);
+    let id = NodeId(last.checked_add(1).ok_or_else(|| used_up("node id"))?);
     next.nodes.push(Node { id, name: request.node_name.clone(), nids: request.nids.clone() });
     Ok(id)
+}
+
+/// The highest id that was ever given: of the entries, or of one that was removed.
+fn highest<T: Ord>(present: impl Iterator<Item = T>, used: T) -> T {
+    present.fold(used, Ord::max)
 }
 
 /// mgmt-I1.
@@ -279,7 +298,7 @@ fn used_up(what: &str) -> Fault {
     Fault::new(Code::NoSpace, format!("every {what} has been used"))
 }
 
-fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
+pub(crate) fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
     format!("{fs}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
 }
 

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use pki::Role;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
-use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
+use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, PlanRemoval, Register, Remove};
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
@@ -112,6 +112,10 @@ impl Mgs {
                 state.heartbeat(&req, now_ms)?;
                 Ok(HeartbeatReply { version: state.map().version })
             }),
+            PlanRemoval::CALL => {
+                self.answer::<PlanRemoval>(body, |state, req, now_ms| state.plan_removal(&req, now_ms))
+            }
+            Remove::CALL => self.answer::<Remove>(body, |state, req, now_ms| state.remove(&req, now_ms)),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
             KeepAlive::CALL => self
@@ -172,8 +176,12 @@ impl Service for Mgs {
     }
 }
 
+/// Calls that only an administrator may make.
+const FOR_ADMINISTRATORS: &[u16] = &[PlanRemoval::CALL, Remove::CALL];
+
 /// Roles are believed from certificates only. Without TLS every peer that reaches the port has all of them (SECURITY.md).
 fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
+    check_administrator(call, answer)?;
     let is_for_servers = matches!(call, Register::CALL | Heartbeat::CALL);
     match answer.peer().filter(|peer| is_for_servers && peer.role != Role::Server) {
         Some(peer) => {
@@ -182,6 +190,22 @@ fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
                 peer.role, peer.node
             );
             tracing::warn!("a registration was refused: {why}");
+            Err(Fault::new(Code::Access, why))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_administrator(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {
+    let is_for_administrators = FOR_ADMINISTRATORS.contains(&call);
+    match answer.peer().filter(|peer| is_for_administrators && peer.role != Role::Admin) {
+        Some(peer) => {
+            let why = format!(
+                "{} {} may not change the cluster: its certificate is no administrator's; `stria cluster add-node --role \
+                 admin` makes one",
+                peer.role, peer.node
+            );
+            tracing::warn!("a change of the cluster was refused: {why}");
             Err(Fault::new(Code::Access, why))
         }
         None => Ok(()),

@@ -63,6 +63,7 @@ fn reply_of_mgs() -> RegisterReply {
         nodes: vec![],
         targets: vec![target],
         mirrors: vec![mirror],
+        ..ClusterMap::empty()
     };
     RegisterReply { target: TARGET, index: 3, mirror: MirrorId(6), epoch: Epoch(4), node: NodeId(1), map }
 }

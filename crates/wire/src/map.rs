@@ -12,7 +12,10 @@ bodies! {
         nodes: Vec<Node>,
         targets: Vec<Target>,
         mirrors: Vec<Mirror>,
+        ids_used: IdsUsed,
     }
+    /// The highest id of each kind that a removed entry had; 0: none was removed. New ids are above it.
+    IdsUsed { fs: FsId, node: NodeId, target: TargetId, mirror: MirrorId }
     FileSystem {
         id: FsId,
         name: String,
@@ -47,9 +50,26 @@ bodies! {
     Mirror { id: MirrorId, fs: FsId, is_mdt: bool, epoch: Epoch, members: Vec<TargetId>, primary: TargetId }
 }
 
+impl IdsUsed {
+    pub fn none() -> IdsUsed {
+        IdsUsed { fs: FsId(0), node: NodeId(0), target: TargetId(0), mirror: MirrorId(0) }
+    }
+}
+
 impl ClusterMap {
     pub fn empty() -> ClusterMap {
-        ClusterMap { version: 0, file_systems: vec![], nodes: vec![], targets: vec![], mirrors: vec![] }
+        ClusterMap {
+            version: 0,
+            file_systems: vec![],
+            nodes: vec![],
+            targets: vec![],
+            mirrors: vec![],
+            ids_used: IdsUsed::none(),
+        }
+    }
+    /// True if the mirror was in the map and its last target was removed. False for one that is newer than this map.
+    pub fn is_removed(&self, mirror: MirrorId) -> bool {
+        mirror <= self.ids_used.mirror && self.mirror(mirror).is_none()
     }
     pub fn fs(&self, id: FsId) -> Option<&FileSystem> {
         self.file_systems.iter().find(|f| f.id == id)

@@ -2,7 +2,7 @@
 
 use types::*;
 
-use crate::codec::{bodies, calls};
+use crate::codec::{bodies, calls, numbered};
 use crate::map::ClusterMap;
 
 bodies! {
@@ -27,10 +27,28 @@ bodies! {
     /// Reports that the node's targets are alive, or that they are `leaving`.
     Heartbeat { node: NodeId, targets: Vec<TargetId>, leaving: bool }
     HeartbeatReply { version: u64 }
+    /// Asks what a removal takes out of the map. Nothing is changed. `name`: a name, or an id in decimal digits.
+    PlanRemoval { kind: RemovalKind, name: String, force: bool }
+    /// `refused`: why it is not carried out now; otherwise `token` confirms it. `targets` are those that leave the map, or keep their node in it.
+    PlanRemovalReply { id: u64, uuid: Uuid, version: u64, targets: Vec<TargetId>, refused: String, token: String }
+    /// Takes an entry out of the map, if the map is still the one of the plan that gave `token`.
+    Remove { kind: RemovalKind, name: String, force: bool, token: String }
+    RemoveReply { version: u64 }
+}
+
+numbered! {
+    /// A kind of entry that can be removed from the map.
+    RemovalKind, "kind of removal" {
+        Target = 1,
+        FileSystem = 2,
+        Node = 3,
+    }
 }
 
 calls! {
     0x0401 Register => RegisterReply, read;
     0x0402 GetMap => GetMapReply, read;
     0x0403 Heartbeat => HeartbeatReply, read;
+    0x0410 PlanRemoval => PlanRemovalReply, read;
+    0x0411 Remove => RemoveReply, read;
 }

@@ -295,7 +295,14 @@ fn map(osts: usize, nid: &str, inline_max: u32, commit_ms: u32) -> ClusterMap {
         commit_interval_ms: commit_ms,
     };
     let node = Node { id: NodeId(1), name: "n".into(), nids: vec![nid.to_string()] };
-    ClusterMap { version: 1, file_systems: vec![fs], nodes: vec![node], targets, mirrors }
+    ClusterMap {
+        version: 1,
+        file_systems: vec![fs],
+        nodes: vec![node],
+        targets,
+        mirrors,
+        ..ClusterMap::empty()
+    }
 }
 
 /// The inode of a file as the MDT holds it.

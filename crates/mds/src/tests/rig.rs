@@ -109,6 +109,7 @@ pub fn registered() -> RegisterReply {
         nodes: vec![Node { id: NodeId(1), name: "n".into(), nids: vec![] }],
         targets: vec![target(1, true, 1), target(2, false, 2)],
         mirrors: vec![mirror(1, true), mirror(2, false)],
+        ..ClusterMap::empty()
     };
     RegisterReply {
         target: TargetId(1),

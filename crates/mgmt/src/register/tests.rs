@@ -72,6 +72,7 @@ fn the_first_mdt_makes_the_file_system() {
         nodes: vec![node],
         targets: vec![target],
         mirrors: vec![mirror],
+        ..ClusterMap::empty()
     };
     assert_eq!(map, want);
     let want_reply = RegisterReply {

@@ -30,6 +30,7 @@ mod leases;
 mod life;
 mod load;
 mod locks;
+mod manage;
 mod measured;
 mod mounting;
 mod names;
@@ -232,6 +233,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(guard::OWN);
     tests.extend_from_slice(cut::OWN);
     tests.extend_from_slice(tls::OWN);
+    tests.extend_from_slice(manage::OWN);
     tests
 }
 
