@@ -295,14 +295,26 @@ _stria() {
             stria__subcmd__damage__subcmd__help,list)
                 cmd="stria__subcmd__damage__subcmd__help__subcmd__list"
                 ;;
+            stria__subcmd__fs,create)
+                cmd="stria__subcmd__fs__subcmd__create"
+                ;;
             stria__subcmd__fs,help)
                 cmd="stria__subcmd__fs__subcmd__help"
+                ;;
+            stria__subcmd__fs,list)
+                cmd="stria__subcmd__fs__subcmd__list"
                 ;;
             stria__subcmd__fs,remove)
                 cmd="stria__subcmd__fs__subcmd__remove"
                 ;;
+            stria__subcmd__fs__subcmd__help,create)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__create"
+                ;;
             stria__subcmd__fs__subcmd__help,help)
                 cmd="stria__subcmd__fs__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__fs__subcmd__help,list)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__list"
                 ;;
             stria__subcmd__fs__subcmd__help,remove)
                 cmd="stria__subcmd__fs__subcmd__help__subcmd__remove"
@@ -600,6 +612,12 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__fs,create)
+                cmd="stria__subcmd__help__subcmd__fs__subcmd__create"
+                ;;
+            stria__subcmd__help__subcmd__fs,list)
+                cmd="stria__subcmd__help__subcmd__fs__subcmd__list"
                 ;;
             stria__subcmd__help__subcmd__fs,remove)
                 cmd="stria__subcmd__help__subcmd__fs__subcmd__remove"
@@ -2090,7 +2108,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__fs)
-            opts="-h --help remove help"
+            opts="-h --help create list remove help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2103,9 +2121,53 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__fs__subcmd__help)
-            opts="remove help"
+        stria__subcmd__fs__subcmd__create)
+            opts="-j -h --inline-max --commit-interval --dir --mgs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --inline-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --commit-interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help)
+            opts="create list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2131,6 +2193,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__fs__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__fs__subcmd__help__subcmd__remove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -2138,6 +2214,28 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__list)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -3388,8 +3486,36 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__fs)
-            opts="remove"
+            opts="create list remove"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__fs__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__fs__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -14,12 +14,14 @@
 //! mgmt-R2: a removal leaves no entry that names a removed one. A file system with OSTs keeps its MDT.
 
 mod client_view;
+mod create_fs;
 mod name;
 mod register;
 mod remove;
 mod states;
 
 pub use client_view::client_view;
+pub use create_fs::{COMMIT_INTERVAL_MS_MAX, COMMIT_INTERVAL_MS_MIN, apply_create_fs};
 pub use name::{FS_NAME_MAX, check_fs_name};
 pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register, refuse_second_copy};
 pub use remove::{apply_removal, plan_removal, removal_token};

@@ -32,7 +32,8 @@ pub struct Fresh {
 
 /// Registers a target: gives the next map, to be stored before the reply is sent, and the reply (with secrets: it goes to a server).
 ///
-/// - The first MDT with a new name makes the file system; an OST of an unknown one is `NotReady`: its MDT must register first.
+/// - The first MDT with a new name makes the file system, unless `CreateFs` has. An OST of an unknown one is `NotReady`: its MDT must register
+///   first.
 /// - A known uuid keeps id, index and mirror. A different name, kind or id is `Invalid`, a different wanted index `Exists`.
 /// - An index that another target has is `Exists`; so is a second MDT, since the first serves the whole name space.
 pub fn apply_register(
@@ -66,11 +67,7 @@ pub fn apply_register(
     let epoch = mirror.epoch;
     next.version += 1;
 
-    let bytes = next.to_bytes().len();
-    if bytes > MAP_BYTES_MAX {
-        let why = format!("the cluster map would be {bytes} bytes; at most {MAP_BYTES_MAX} can be sent");
-        return Err(Fault::new(Code::NoSpace, why));
-    }
+    check_size(&next)?;
     let reply = RegisterReply { target, index, mirror: mirror_id, epoch, node, map: next.clone() };
     Ok((next, reply))
 }
@@ -163,7 +160,10 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
     }
     let fs = match next.fs_named(&request.fs_name) {
         Some(fs) => fs.id,
-        None if request.is_mdt => make_fs(next, &request.fs_name, fresh)?,
+        None if request.is_mdt => {
+            let settings = FsSettings { inline_max: INLINE_MAX, commit_interval_ms: COMMIT_INTERVAL_MS };
+            make_fs(next, &request.fs_name, settings, fresh)?
+        }
         None => {
             let why = format!("file system {:?} is not known: start its MDT first", request.fs_name);
             return Err(Fault::new(Code::NotReady, why));
@@ -212,7 +212,18 @@ fn not_in_map(map: &ClusterMap, request: &Register) -> Fault {
     Fault::new(Code::NotFound, why)
 }
 
-fn make_fs(next: &mut ClusterMap, name: &str, fresh: &Fresh) -> Result<FsId, Fault> {
+/// What a file system has for its whole life.
+pub(crate) struct FsSettings {
+    pub inline_max: u32,
+    pub commit_interval_ms: u32,
+}
+
+pub(crate) fn make_fs(
+    next: &mut ClusterMap,
+    name: &str,
+    settings: FsSettings,
+    fresh: &Fresh,
+) -> Result<FsId, Fault> {
     let used = next.ids_used.fs.0;
     let id = FsId(one_above(highest(next.file_systems.iter().map(|f| f.id.0), used), "file system id")?);
     next.file_systems.push(FileSystem {
@@ -220,8 +231,8 @@ fn make_fs(next: &mut ClusterMap, name: &str, fresh: &Fresh) -> Result<FsId, Fau
         name: name.to_string(),
         uuid: fresh.fs_uuid,
         secret: fresh.secret,
-        inline_max: INLINE_MAX,
-        commit_interval_ms: COMMIT_INTERVAL_MS,
+        inline_max: settings.inline_max,
+        commit_interval_ms: settings.commit_interval_ms,
     });
     Ok(id)
 }
@@ -282,6 +293,18 @@ fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<
     let id = NodeId(last.checked_add(1).ok_or_else(|| used_up("node id"))?);
     next.nodes.push(Node { id, name: request.node_name.clone(), nids: request.nids.clone() });
     Ok(id)
+}
+
+/// mgmt-I4.
+pub(crate) fn check_size(map: &ClusterMap) -> Result<(), Fault> {
+    let bytes = map.to_bytes().len();
+    match bytes <= MAP_BYTES_MAX {
+        true => Ok(()),
+        false => {
+            let why = format!("the cluster map would be {bytes} bytes; at most {MAP_BYTES_MAX} can be sent");
+            Err(Fault::new(Code::NoSpace, why))
+        }
+    }
 }
 
 /// The highest id that was ever given: of the entries, or of one that was removed.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use pki::Role;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
-use wire::mgmt::{GetMap, GetMapReply, Heartbeat, HeartbeatReply, PlanRemoval, Register, Remove};
+use wire::mgmt::{CreateFs, GetMap, GetMapReply, Heartbeat, HeartbeatReply, PlanRemoval, Register, Remove};
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
@@ -112,6 +112,7 @@ impl Mgs {
                 state.heartbeat(&req, now_ms)?;
                 Ok(HeartbeatReply { version: state.map().version })
             }),
+            CreateFs::CALL => self.answer::<CreateFs>(body, |state, req, _| state.create_fs(&req)),
             PlanRemoval::CALL => {
                 self.answer::<PlanRemoval>(body, |state, req, now_ms| state.plan_removal(&req, now_ms))
             }
@@ -177,7 +178,7 @@ impl Service for Mgs {
 }
 
 /// Calls that only an administrator may make.
-const FOR_ADMINISTRATORS: &[u16] = &[PlanRemoval::CALL, Remove::CALL];
+const FOR_ADMINISTRATORS: &[u16] = &[CreateFs::CALL, PlanRemoval::CALL, Remove::CALL];
 
 /// Roles are believed from certificates only. Without TLS every peer that reaches the port has all of them (SECURITY.md).
 fn check_role(call: u16, answer: &Answer<'_>) -> Result<(), Fault> {

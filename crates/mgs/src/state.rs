@@ -1,10 +1,16 @@
 //! The map in memory, its store, and the servers' reports: an event comes in, the next map is stored.
 
 use mapstore::{MapStore, StoreError};
-use mgmt::{Fresh, Reports, apply_register, apply_removal, next_states, plan_removal, refuse_second_copy};
+use mgmt::{
+    Fresh, Reports, apply_create_fs, apply_register, apply_removal, next_states, plan_removal,
+    refuse_second_copy,
+};
 use types::Fault;
 use wire::map::ClusterMap;
-use wire::mgmt::{Heartbeat, PlanRemoval, PlanRemovalReply, Register, RegisterReply, Remove, RemoveReply};
+use wire::mgmt::{
+    CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply, Register, RegisterReply, Remove,
+    RemoveReply,
+};
 
 use crate::{fault, random};
 
@@ -53,6 +59,12 @@ impl State {
             "registered"
         );
         Ok(reply)
+    }
+
+    pub fn create_fs(&mut self, request: &CreateFs) -> Result<CreateFsReply, Fault> {
+        let fresh = Fresh { fs_uuid: random::uuid()?, secret: random::secret()? };
+        let reply = self.change(|map| apply_create_fs(map, request, &fresh).map(Some))?;
+        Ok(reply.expect("a new file system always changes the map"))
     }
 
     pub fn plan_removal(&self, request: &PlanRemoval, now_ms: u64) -> Result<PlanRemovalReply, Fault> {

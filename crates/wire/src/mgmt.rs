@@ -34,6 +34,9 @@ bodies! {
     /// Takes an entry out of the map, if the map is still the one of the plan that gave `token`.
     Remove { kind: RemovalKind, name: String, force: bool, token: String }
     RemoveReply { version: u64 }
+    /// Makes a file system without targets. They register with its name afterwards, in any order.
+    CreateFs { name: String, inline_max: u32, commit_interval_ms: u32 }
+    CreateFsReply { fs: FsId, version: u64 }
 }
 
 numbered! {
@@ -51,4 +54,5 @@ calls! {
     0x0403 Heartbeat => HeartbeatReply, read;
     0x0410 PlanRemoval => PlanRemovalReply, read;
     0x0411 Remove => RemoveReply, read;
+    0x0412 CreateFs => CreateFsReply, read;
 }

@@ -54,7 +54,7 @@ macro_rules! all_types {
                 ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat,
-                mgmt::PlanRemoval, mgmt::Remove,
+                mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
                 changelog::ListConsumers,

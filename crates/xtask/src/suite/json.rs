@@ -141,6 +141,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
          fs remove -j stria --dry-run {mount}
          node remove -j n1 --dry-run {mount}
          node list -j {mount}
+         fs create -j second {mount}
+         fs list -j {mount}
          net stat -j {mount}
          net trace -j -n 1 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
@@ -215,6 +217,7 @@ fn tables(b: &mut Bench) -> Result<()> {
          target remove stria-OST0000 --dry-run {mount}
          fs remove stria --dry-run {mount}
          node list {mount}
+         fs list {mount}
          net stat {mount}
          net trace -n 3 --seconds 10 {mount}
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create

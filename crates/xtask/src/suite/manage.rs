@@ -3,18 +3,24 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::cluster::is_mounted;
 use testkit::{Role, Wiring};
 
 use super::semantics::wait_until;
 use super::sys::{ensure_eq, expect_errno};
 use super::{Bench, Needs, Test, set_stripe};
 
-pub const OWN: &[(Needs, Test)] =
-    &[(Needs::Only(Wiring::Two), ("manage::a_removed_ost_fails_its_bytes_only", removed_ost))];
+pub const OWN: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Two), ("manage::a_removed_ost_fails_its_bytes_only", removed_ost)),
+    (Needs::Only(Wiring::Tcp), ("manage::file_systems_of_one_service_share_nothing", two_file_systems)),
+];
 
 /// Far below the operation time-out of 60 s, which a missing target costs.
 const SOON: Duration = Duration::from_secs(20);
@@ -169,5 +175,126 @@ fn removed_ost(b: &mut Bench) -> Result<()> {
     }
     let (code, out) = b.cluster.stria(&["fsck", &b.cluster.mount.display().to_string()])?;
     ensure!(code == 0, "fsck afterwards: {code}: {out}");
+    Ok(())
+}
+
+/// The processes of a second file system, which end with this.
+struct Second {
+    running: Vec<Child>,
+    mount: PathBuf,
+}
+
+impl Second {
+    fn start(&mut self, b: &Bench, role: &str, more: &str) -> Result<()> {
+        let config = b.cluster.dir.join(format!("other-{role}.toml"));
+        let text = format!("mgs = [\"{}\"]\nfsname = \"other\"\ntls = \"off\"\n{more}", b.cluster.mgs());
+        fs::write(&config, text)?;
+        let log = File::create(b.cluster.dir.join(format!("other-{role}.log")))?;
+        let mut command = Command::new(b.cluster.bin());
+        command.arg(role).arg("--config").arg(config);
+        if role != "mount" {
+            command.arg("--format");
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        self.running.push(command.spawn()?);
+        Ok(())
+    }
+
+    /// Ends them, the mount first.
+    fn stop(&mut self) -> Result<()> {
+        while let Some(mut child) = self.running.pop() {
+            kill_process(Pid::from_raw(child.id() as i32).context("pid")?, Signal::TERM)?;
+            wait_until("a process of the second file system ends", || Ok(child.try_wait()?.is_some()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        for child in &mut self.running {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if is_mounted(&self.mount) {
+            let _ = unmount(&self.mount, UnmountFlags::DETACH);
+        }
+    }
+}
+
+fn listed(b: &Bench) -> Result<Vec<(String, u64, u64, bool)>> {
+    let (_, out) = b.cluster.stria(&["fs", "list", "-j", "--mgs", &b.cluster.mgs()])?;
+    let all: Vec<serde_json::Value> = serde_json::from_str(&out).with_context(|| out.clone())?;
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(u64::MAX);
+    let line = |v: &serde_json::Value| {
+        let is_up = v["down"].as_array().is_some_and(Vec::is_empty);
+        (v["name"].as_str().unwrap_or_default().to_owned(), number(&v["mdts"]), number(&v["osts"]), is_up)
+    };
+    Ok(all.iter().map(line).collect())
+}
+
+/// [S-file-systems]
+fn two_file_systems(b: &mut Bench) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let (dir, mgs) = (b.cluster.dir.display().to_string(), b.cluster.mgs());
+    let create = ["fs", "create", "other", "--inline-max", "4K", "--mgs", &mgs];
+    let (code, out) = b.cluster.stria(&create)?;
+    ensure!(code == 0 && out.contains("file system other (id 2) is made"), "{code}: {out}");
+    let (code, out) = b.cluster.stria(&create)?;
+    ensure!(code == 1 && out.contains("is already there"), "{code}: {out}");
+    let stria = ("stria".to_owned(), 1, 4, true);
+    ensure_eq(listed(b)?, vec![stria.clone(), ("other".into(), 0, 0, true)], "an empty one")?;
+
+    // 1. Its OST may come before its MDT.
+    let mount = b.cluster.dir.join("other");
+    fs::create_dir(&mount)?;
+    let mut second = Second { running: vec![], mount: mount.clone() };
+    let listen = "listen = \"127.0.0.1:0\"\nsize = \"1G\"";
+    second.start(b, "oss", &format!("{listen}\ndevices = [\"{dir}/other-ost.img\"]\n"))?;
+    wait_until("its OST is in the map", || Ok(listed(b)?[1] == ("other".into(), 0, 1, true)))?;
+    second.start(b, "mds", &format!("{listen}\ndevice = \"{dir}/other-mdt.img\"\n"))?;
+    let both = vec![stria.clone(), ("other".into(), 1, 1, true)];
+    wait_until("both are up", || Ok(listed(b)? == both))?;
+    second.start(b, "mount", &format!("mountpoint = \"{}\"\n", mount.display()))?;
+    wait_until("it is mounted", || Ok(is_mounted(&mount) && fs::read_dir(&mount).is_ok()))?;
+
+    // 2. Files of the same number have objects of the same number in both. Their bytes and names are their own.
+    let mounts = [b.cluster.mount.clone(), mount.clone()];
+    let mut numbers = [vec![], vec![]];
+    for n in 0..40u8 {
+        for (which, root) in mounts.iter().enumerate() {
+            let path = root.join(format!("{which}-{n}"));
+            fs::write(&path, vec![n ^ (which as u8) << 7; 300_000])?;
+            File::open(&path)?.sync_all()?;
+            numbers[which].push(fs::metadata(&path)?.ino());
+        }
+    }
+    ensure!(numbers[0].iter().any(|ino| numbers[1].contains(ino)), "no number is used twice: {numbers:?}");
+    for which in [0, 1] {
+        // From the OSTs, not from the kernel.
+        fs::write("/proc/sys/vm/drop_caches", "3")?;
+        ensure_eq(fs::read_dir(&mounts[which])?.count(), 40, "names")?;
+        for n in 0..40u8 {
+            let bytes = fs::read(mounts[which].join(format!("{which}-{n}")))?;
+            ensure!(bytes == vec![n ^ (which as u8) << 7; 300_000], "file {n} of file system {which}");
+        }
+    }
+
+    // 3. One goes, the other stays.
+    let words = ["fs", "remove", "other"];
+    let (code, out) = b.cluster.stria(&[&words[..], &["--mgs", &mgs]].concat())?;
+    ensure!(code == 1 && out.contains("has targets that are up: other-"), "{code}: {out}");
+    second.stop()?;
+    let token = token(b, &words)?;
+    let (code, out) = confirm(b, &words, &token)?;
+    ensure!(code == 0 && out.contains("removed file system other"), "{code}: {out}");
+    ensure_eq(listed(b)?, vec![stria], "the one that is left")?;
+    second.start(b, "oss", &format!("{listen}\ndevices = [\"{dir}/other-ost.img\"]\n"))?;
+    let mut oss = second.running.pop().context("it was started")?;
+    wait_until("the server of a removed target ends", || Ok(oss.try_wait()?.is_some()))?;
+    ensure!(lines_of(b, "other-oss.log", "it was removed, or registered with another")? > 0, "no reason");
+    for n in 0..40u8 {
+        ensure!(fs::read(b.cluster.mount.join(format!("0-{n}")))? == vec![n; 300_000], "file {n} afterwards");
+    }
     Ok(())
 }

@@ -61,7 +61,19 @@ fn certified(b: &mut Bench) -> Result<()> {
     let (code, text) = run(&bin, &["oss", "--config", config, "--format"], &client)?;
     ensure!(code != 0 && text.contains("may not register"), "a client as a server: {code}: {text}");
 
-    // 4. Revoked, the mount loses its connections, and a file that stays open is an error soon. The servers look for the list each second.
+    // 4. The cluster map is changed by administrators only.
+    let remove = ["target", "remove", "stria-OST0001", "--dry-run", "--mgs", &*mgs];
+    let create = ["fs", "create", "strange", "--mgs", &*mgs];
+    for folder in [&client, &cluster.certificate(pki::Role::Server).context("it has certificates")?] {
+        for words in [&remove[..], &create] {
+            let (code, text) = run(&bin, words, folder)?;
+            ensure!(code == 1 && text.contains("may not change the cluster"), "{words:?}: {code}: {text}");
+        }
+    }
+    let (code, text) = run(&bin, &remove, &admin)?;
+    ensure!(code == 1 && text.contains("is up; stop its server first"), "as administrator: {code}: {text}");
+
+    // 5. Revoked, the mount loses its connections, and a file that stays open is an error soon. The servers look for the list each second.
     let file = fs::File::open(dir.join("large"))?;
     let mut authority = pki::Authority::open(&cluster.dir.join("ca"))?;
     let client = Some(pki::Role::Client);

@@ -1,5 +1,6 @@
 //! The removal of a target, a file system or a node: shows what is lost, and does it once a token confirms it.
 
+use bench::wrap::wrap;
 use clap::Args;
 use serde::Serialize;
 use types::TargetId;
@@ -132,11 +133,12 @@ impl Report {
             }
         }
         let verb = if self.removed { "lost: " } else { "would be lost: " };
-        out += &format!("{verb}{}\n", lost(kind));
-        out += &format!("stays: {}\n", stays(kind));
+        out += &format!("{}\n", wrap(&format!("{verb}{}", lost(kind)), 2));
+        out += &format!("{}\n", wrap(&format!("stays: {}", stays(kind)), 2));
         if !self.nodes_left.is_empty() && kind != RemovalKind::Node {
             let nodes = self.nodes_left.join(", ");
-            out += &format!("nodes without targets then: {nodes} (`stria node remove` takes them out)\n");
+            let text = format!("nodes without targets then: {nodes} (`stria node remove` takes them out)");
+            out += &format!("{}\n", wrap(&text, 2));
         }
         match next {
             Some(next) => out += &format!("nothing was changed; to remove it:\n  {next}\n"),
