@@ -43,6 +43,9 @@ _stria() {
             stria,du)
                 cmd="stria__subcmd__du"
                 ;;
+            stria,fs)
+                cmd="stria__subcmd__fs"
+                ;;
             stria,fsck)
                 cmd="stria__subcmd__fsck"
                 ;;
@@ -79,6 +82,9 @@ _stria() {
             stria,net)
                 cmd="stria__subcmd__net"
                 ;;
+            stria,node)
+                cmd="stria__subcmd__node"
+                ;;
             stria,oss)
                 cmd="stria__subcmd__oss"
                 ;;
@@ -96,6 +102,9 @@ _stria() {
                 ;;
             stria,status)
                 cmd="stria__subcmd__status"
+                ;;
+            stria,target)
+                cmd="stria__subcmd__target"
                 ;;
             stria,up)
                 cmd="stria__subcmd__up"
@@ -292,6 +301,30 @@ _stria() {
             stria__subcmd__damage__subcmd__help,list)
                 cmd="stria__subcmd__damage__subcmd__help__subcmd__list"
                 ;;
+            stria__subcmd__fs,create)
+                cmd="stria__subcmd__fs__subcmd__create"
+                ;;
+            stria__subcmd__fs,help)
+                cmd="stria__subcmd__fs__subcmd__help"
+                ;;
+            stria__subcmd__fs,list)
+                cmd="stria__subcmd__fs__subcmd__list"
+                ;;
+            stria__subcmd__fs,remove)
+                cmd="stria__subcmd__fs__subcmd__remove"
+                ;;
+            stria__subcmd__fs__subcmd__help,create)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__create"
+                ;;
+            stria__subcmd__fs__subcmd__help,help)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__fs__subcmd__help,list)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__fs__subcmd__help,remove)
+                cmd="stria__subcmd__fs__subcmd__help__subcmd__remove"
+                ;;
             stria__subcmd__gateway,help)
                 cmd="stria__subcmd__gateway__subcmd__help"
                 ;;
@@ -439,6 +472,9 @@ _stria() {
             stria__subcmd__help,du)
                 cmd="stria__subcmd__help__subcmd__du"
                 ;;
+            stria__subcmd__help,fs)
+                cmd="stria__subcmd__help__subcmd__fs"
+                ;;
             stria__subcmd__help,fsck)
                 cmd="stria__subcmd__help__subcmd__fsck"
                 ;;
@@ -475,6 +511,9 @@ _stria() {
             stria__subcmd__help,net)
                 cmd="stria__subcmd__help__subcmd__net"
                 ;;
+            stria__subcmd__help,node)
+                cmd="stria__subcmd__help__subcmd__node"
+                ;;
             stria__subcmd__help,oss)
                 cmd="stria__subcmd__help__subcmd__oss"
                 ;;
@@ -492,6 +531,9 @@ _stria() {
                 ;;
             stria__subcmd__help,status)
                 cmd="stria__subcmd__help__subcmd__status"
+                ;;
+            stria__subcmd__help,target)
+                cmd="stria__subcmd__help__subcmd__target"
                 ;;
             stria__subcmd__help,up)
                 cmd="stria__subcmd__help__subcmd__up"
@@ -580,6 +622,15 @@ _stria() {
             stria__subcmd__help__subcmd__damage,list)
                 cmd="stria__subcmd__help__subcmd__damage__subcmd__list"
                 ;;
+            stria__subcmd__help__subcmd__fs,create)
+                cmd="stria__subcmd__help__subcmd__fs__subcmd__create"
+                ;;
+            stria__subcmd__help__subcmd__fs,list)
+                cmd="stria__subcmd__help__subcmd__fs__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__fs,remove)
+                cmd="stria__subcmd__help__subcmd__fs__subcmd__remove"
+                ;;
             stria__subcmd__help__subcmd__gateway,nfs)
                 cmd="stria__subcmd__help__subcmd__gateway__subcmd__nfs"
                 ;;
@@ -646,6 +697,12 @@ _stria() {
             stria__subcmd__help__subcmd__net,trace)
                 cmd="stria__subcmd__help__subcmd__net__subcmd__trace"
                 ;;
+            stria__subcmd__help__subcmd__node,list)
+                cmd="stria__subcmd__help__subcmd__node__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__node,remove)
+                cmd="stria__subcmd__help__subcmd__node__subcmd__remove"
+                ;;
             stria__subcmd__help__subcmd__ost,bench)
                 cmd="stria__subcmd__help__subcmd__ost__subcmd__bench"
                 ;;
@@ -675,6 +732,9 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
+                ;;
+            stria__subcmd__help__subcmd__target,remove)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__remove"
                 ;;
             stria__subcmd__lease,help)
                 cmd="stria__subcmd__lease__subcmd__help"
@@ -760,6 +820,24 @@ _stria() {
             stria__subcmd__net__subcmd__help,trace)
                 cmd="stria__subcmd__net__subcmd__help__subcmd__trace"
                 ;;
+            stria__subcmd__node,help)
+                cmd="stria__subcmd__node__subcmd__help"
+                ;;
+            stria__subcmd__node,list)
+                cmd="stria__subcmd__node__subcmd__list"
+                ;;
+            stria__subcmd__node,remove)
+                cmd="stria__subcmd__node__subcmd__remove"
+                ;;
+            stria__subcmd__node__subcmd__help,help)
+                cmd="stria__subcmd__node__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__node__subcmd__help,list)
+                cmd="stria__subcmd__node__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__node__subcmd__help,remove)
+                cmd="stria__subcmd__node__subcmd__help__subcmd__remove"
+                ;;
             stria__subcmd__ost,bench)
                 cmd="stria__subcmd__ost__subcmd__bench"
                 ;;
@@ -832,6 +910,18 @@ _stria() {
             stria__subcmd__scrub__subcmd__help,stop)
                 cmd="stria__subcmd__scrub__subcmd__help__subcmd__stop"
                 ;;
+            stria__subcmd__target,help)
+                cmd="stria__subcmd__target__subcmd__help"
+                ;;
+            stria__subcmd__target,remove)
+                cmd="stria__subcmd__target__subcmd__remove"
+                ;;
+            stria__subcmd__target__subcmd__help,help)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__target__subcmd__help,remove)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__remove"
+                ;;
             *)
                 ;;
         esac
@@ -839,7 +929,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2090,6 +2180,168 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__fs)
+            opts="-h --help create list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__create)
+            opts="-j -h --inline-max --commit-interval --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --inline-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --commit-interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help)
+            opts="create list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__list)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__fs__subcmd__remove)
+            opts="-j -h --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__fsck)
             opts="-j -y -h --dir --mgs --json --repair --yes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2817,7 +3069,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node gateway bench lease client waiters mdt ost net mount mkfs mgs mds oss completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3320,6 +3572,62 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__fs)
+            opts="create list remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__fs__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__fs__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__fs__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__fsck)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -3796,6 +4104,48 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__node)
+            opts="list remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__node__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__node__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__oss)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -4009,6 +4359,34 @@ _stria() {
         stria__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target)
+            opts="remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4774,6 +5152,124 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__node)
+            opts="-h --help list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help)
+            opts="list remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__list)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__node__subcmd__remove)
+            opts="-j -h --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__oss)
             opts="-h --config --print-config --format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -5403,6 +5899,88 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target)
+            opts="-h --help remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help)
+            opts="remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__remove)
+            opts="-j -h --force --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -104,7 +104,7 @@ impl Service {
 
     /// The named file system, or all.
     pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
-        let (fabric, map, mgs, wires) = self.meet()?;
+        let Management { fabric, map, nid: mgs, wires } = self.manage()?;
         match &self.fsname {
             Some(name) => Ok(vec![Reach::in_map(fabric, map, name, (Some(mgs), wires))?]),
             None => {
@@ -121,12 +121,9 @@ impl Service {
         }
     }
 
-    /// The management service, with all that its map has.
-    pub fn meet(&self) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String, Wires)> {
-        ask_any(&self.nids).map_err(|e| {
-            let why = format!("it does not answer ({e:#})");
-            unless_said(e, || Failure::unusable(self.whom(), why, "start it, or correct the address"))
-        })
+    /// The service itself, whichever file system is named.
+    pub fn manage(&self) -> anyhow::Result<Management> {
+        Management::by_nids(&self.nids)
     }
 
     fn whom(&self) -> String {
@@ -134,8 +131,47 @@ impl Service {
     }
 }
 
+/// A management service, for what concerns the whole cluster.
+pub struct Management {
+    pub fabric: Arc<Fabric>,
+    pub map: ClusterMap,
+    /// The NID at which it answered.
+    pub nid: String,
+    wires: Wires,
+}
+
+impl Management {
+    /// Through the first of `nids` that answers.
+    pub fn by_nids(nids: &[String]) -> anyhow::Result<Management> {
+        let (fabric, map, nid, wires) = ask_any(nids).map_err(|e| {
+            let why = format!("it does not answer ({e:#})");
+            let whom = format!("the management service at {}", nids.join(", "));
+            unless_said(e, || Failure::unusable(whom, why, "start it, or correct the address"))
+        })?;
+        Ok(Management { fabric, map, nid, wires })
+    }
+
+    pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
+        ask(&*self.fabric.peer_at(&self.nid, MGS), FsId(0), MGS, request)
+    }
+
+    /// Its file systems, by id.
+    pub fn file_systems(&self) -> Vec<Reach> {
+        let of = |fs: &FileSystem| Reach {
+            fabric: self.fabric.clone(),
+            map: self.map.clone(),
+            fs: fs.id,
+            mgs: Some(self.nid.clone()),
+            wires: self.wires.clone(),
+        };
+        let mut all: Vec<Reach> = self.map.file_systems.iter().map(of).collect();
+        all.sort_by_key(|reach| reach.fs);
+        all
+    }
+}
+
 /// The map from the first of `nids` that answers, connections to all targets in it, and that NID.
-pub fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String, Wires)> {
+fn ask_any(nids: &[String]) -> anyhow::Result<(Arc<Fabric>, ClusterMap, String, Wires)> {
     let mut last = anyhow!("no NID is given");
     for nid in nids {
         let is_remote = matches!(Nid::parse(nid), Ok(Nid { address: Address::Tcp(_), .. }));

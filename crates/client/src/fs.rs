@@ -264,7 +264,7 @@ impl Fs {
     /// The link to the target of `mirror`. For a mirror that is newer than the map, asks an MGS in this process, or waits for the map that a
     /// heartbeat brings.
     pub(crate) fn ost(&self, mirror: MirrorId, deadline: Instant) -> Result<Arc<Link>, Fault> {
-        while !self.cluster.has_mirror(mirror) {
+        while !self.cluster.has_mirror(mirror) && !self.cluster.is_removed(mirror) {
             match self.cluster.newer_map(deadline) {
                 Some(map) => self.cluster.set_map(map),
                 None if self.cluster.has_mgs() || self.is_stopping() || Instant::now() >= deadline => break,

@@ -1,7 +1,7 @@
 //! The promises of every store, as one function that each implementation calls with a maker of an empty store.
 
 use types::{Epoch, FsId, MirrorId, NodeId, TargetId, Uuid};
-use wire::map::{ClusterMap, FileSystem, Mirror, Node, Route, Target};
+use wire::map::{ClusterMap, FileSystem, IdsUsed, Mirror, Node, Route, Target};
 
 use crate::{MapStore, StoreError};
 
@@ -37,6 +37,7 @@ pub fn sample(version: u64) -> ClusterMap {
             members: vec![TargetId(1)],
             primary: TargetId(1),
         }],
+        ids_used: IdsUsed { fs: FsId(4), node: NodeId(5), target: TargetId(6), mirror: MirrorId(7) },
         routes: vec![Route { to: "tcp1".into(), gateway: "10.0.0.9:7020@tcp0".into(), priority: 1 }],
     }
 }

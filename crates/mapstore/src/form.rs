@@ -1,14 +1,12 @@
 //! The byte form of a stored map. The golden bytes are in the tests, the description in `docs/formats/map.md`.
 
 use types::crc::crc32c;
-use wire::map::ClusterMap;
+use wire::map::{ClusterMap, IdsUsed, Route};
 use wire::{Malformed, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form. Form 1 is read too; another one is refused.
+/// Version of the file's form. Form 1 is read as well; any other is refused.
 pub const FORM_VERSION: u16 = 2;
-/// Before routes.
-const FORM_1: u16 = 1;
 const HEAD_LEN: usize = 32;
 
 /// The file's bytes for `map`.
@@ -40,7 +38,7 @@ impl From<Malformed> for Unreadable {
     }
 }
 
-/// Decodes a file; checks magic, form, reserved bytes, length, CRC and that the versions agree.
+/// Decodes a file of this form or form 1; checks magic, form, reserved bytes, length, CRC and that the versions agree.
 pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(Malformed("length of a map file"))?;
     if head[..8] != MAGIC {
@@ -52,29 +50,30 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     }
     // The checksum has the same place in every form and was right, so this is not a flipped bit.
     let form = u16::from_le_bytes([head[8], head[9]]);
-    if form != FORM_VERSION && form != FORM_1 {
-        return Err(Unreadable::OtherForm(form));
-    }
+    let read: fn(&[u8]) -> Result<ClusterMap, Malformed> = match form {
+        1 => read_form_1,
+        FORM_VERSION => ClusterMap::from_bytes,
+        _ => return Err(Unreadable::OtherForm(form)),
+    };
     if head[10..16].iter().any(|b| *b != 0) {
         return Err(Malformed("reserved bytes of a map file").into());
     }
     if word(24) as usize != body.len() {
         return Err(Malformed("length of a map file").into());
     }
-    let map = match form {
-        FORM_1 => ClusterMap::from_bytes(&of_form_1(body))?,
-        _ => ClusterMap::from_bytes(body)?,
-    };
+    let map = read(body)?;
     match map.version.to_le_bytes() == head[16..24] {
         true => Ok(map),
         false => Err(Malformed("version of a map file").into()),
     }
 }
 
-/// A body of form 1 ends before the list of routes.
-fn of_form_1(body: &[u8]) -> Vec<u8> {
-    const NO_ROUTES: [u8; 4] = [0; 4];
-    [body, &NO_ROUTES].concat()
+/// In form 1 the map ended behind its mirrors: entries were never removed, and there were no routes.
+fn read_form_1(body: &[u8]) -> Result<ClusterMap, Malformed> {
+    let mut whole = body.to_vec();
+    IdsUsed::none().put(&mut whole);
+    Vec::<Route>::new().put(&mut whole);
+    ClusterMap::from_bytes(&whole)
 }
 
 /// CRC32C over the head's first 28 bytes, rotated left by 1, xor the body's.
@@ -95,27 +94,28 @@ mod tests {
         assert_eq!(decode(&bytes), Ok(sample(7)));
     }
 
-    /// The file as the release before routes wrote it.
-    #[test]
-    fn a_file_of_form_1_is_read() {
-        let hex = GOLDEN_1.concat();
-        let bytes: Vec<u8> = (0..hex.len())
-            .step_by(2)
-            .map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hexadecimal"))
-            .collect();
-        assert_eq!(decode(&bytes), Ok(ClusterMap { routes: vec![], ..sample(7) }));
-    }
-
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
-        "53545249414d415002000000000000000700000000000000e60000005d73996507000000000000000100000001000000",
+        "53545249414d415002000000000000000700000000000000fa0000002a69183907000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
         "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
-        "000000010000000100000001000000010200000001000000010000000100000001000000040000007463703112000000",
-        "31302e302e302e393a37303230407463703001000000",
+        "000000010000000100000001000000010200000001000000010000000100000004000000050000000000000006000000",
+        "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000",
     ];
 
+    #[test]
+    fn form_1_is_read_as_a_map_without_removals_and_routes() {
+        let bytes: Vec<u8> = (0..GOLDEN_1.concat().len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&GOLDEN_1.concat()[at..at + 2], 16).expect("hex"))
+            .collect();
+        let want = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], ..sample(7) };
+        assert_eq!(decode(&bytes), Ok(want));
+        assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
+    }
+
+    /// A file of the release before removals and routes.
     const GOLDEN_1: &[&str] = &[
         "53545249414d415001000000000000000700000000000000c0000000f4da95ab07000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",

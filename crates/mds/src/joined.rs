@@ -30,6 +30,8 @@ pub struct Joined {
     pub are_osts_up: bool,
     /// The target that orders writes of each OST mirror.
     pub primaries: HashMap<MirrorId, TargetId>,
+    /// The highest id of a removed mirror.
+    last_removed: MirrorId,
     pub fabric: Arc<Fabric>,
 }
 
@@ -51,8 +53,14 @@ impl Joined {
             ost_mirrors: mirrors.iter().map(|m| m.id).collect(),
             are_osts_up: !map.targets.iter().any(is_down),
             primaries: mirrors.iter().map(|m| (m.id, m.primary)).collect(),
+            last_removed: map.ids_used.mirror,
             fabric,
         })
+    }
+
+    /// True if the mirror was removed from the cluster, with its objects. False for one that is newer than this map.
+    pub fn is_removed(&self, mirror: MirrorId) -> bool {
+        mirror <= self.last_removed && !self.primaries.contains_key(&mirror)
     }
 }
 

@@ -3,22 +3,29 @@
 //! Pure: a map and an event go in, the next map and the answer come out. The caller stores the map by compare-and-swap before it answers.
 //! Time and randomness are arguments.
 //!
-//! mgmt-I1: ids of file systems, nodes, targets and mirrors are never used twice: entries stay in the map for ever, and a new id is one
-//! above the highest. 0 is never assigned (target 0 is the MGS).
-//! mgmt-I2: a target is identified by its uuid; its id, index, kind, file system and mirror never change.
+//! mgmt-I1: ids of file systems, nodes, targets and mirrors are never used twice: a new id is one above the highest that was ever given. The
+//! map keeps the highest ids of removed entries (`ids_used`). 0 is never assigned (target 0 is the MGS).
+//! mgmt-I2: a target is identified by its uuid; its id, index, kind, file system and mirror never change until it is removed. A removed
+//! target does not come back under its old id.
 //! mgmt-I3: every change raises the map's version by one; every registration raises the mirror's epoch by one.
 //! mgmt-I4: the map's wire form stays below `MAP_BYTES_MAX`, so that it fits the frame that carries it.
 //! mgmt-I5: a target whose heartbeats arrive is not assigned to another host.
+//! mgmt-R1: a removal names one state of the map: its token holds for one entry and one version.
+//! mgmt-R2: a removal leaves no entry that names a removed one. A file system with OSTs keeps its MDT.
 
 mod client_view;
+mod create_fs;
 mod name;
 mod register;
+mod remove;
 mod routes;
 mod states;
 
 pub use client_view::client_view;
+pub use create_fs::{COMMIT_INTERVAL_MS_MAX, COMMIT_INTERVAL_MS_MIN, apply_create_fs};
 pub use name::{FS_NAME_MAX, check_fs_name};
 pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register, refuse_second_copy};
+pub use remove::{apply_removal, plan_removal, removal_token};
 pub use routes::{ROUTES_MAX, change_routes};
 pub use states::{HEARTBEAT_MS, Reports, SILENCE_MS_MAX, next_states};
 

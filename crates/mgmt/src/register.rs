@@ -32,7 +32,8 @@ pub struct Fresh {
 
 /// Registers a target: gives the next map, to be stored before the reply is sent, and the reply (with secrets: it goes to a server).
 ///
-/// - The first MDT with a new name makes the file system; an OST of an unknown one is `NotReady`: its MDT must register first.
+/// - The first MDT with a new name makes the file system, unless `CreateFs` has. An OST of an unknown one is `NotReady`: its MDT must register
+///   first.
 /// - A known uuid keeps id, index and mirror. A different name, kind or id is `Invalid`, a different wanted index `Exists`.
 /// - An index that another target has is `Exists`; so is a second MDT, since the first serves the whole name space.
 pub fn apply_register(
@@ -66,11 +67,7 @@ pub fn apply_register(
     let epoch = mirror.epoch;
     next.version += 1;
 
-    let bytes = next.to_bytes().len();
-    if bytes > MAP_BYTES_MAX {
-        let why = format!("the cluster map would be {bytes} bytes; at most {MAP_BYTES_MAX} can be sent");
-        return Err(Fault::new(Code::NoSpace, why));
-    }
+    check_size(&next)?;
     let reply = RegisterReply { target, index, mirror: mirror_id, epoch, node, map: next.clone() };
     Ok((next, reply))
 }
@@ -159,24 +156,24 @@ fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fau
 /// Adds a target that was never registered, its mirror, and its file system if it is the first MDT of one.
 fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<TargetId, Fault> {
     if request.target.0 != 0 {
-        let why = format!(
-            "target {} ({}) registered elsewhere and is not in this cluster map: start the management service that has \
-             its map, or format it anew",
-            request.target, request.uuid
-        );
-        return Err(Fault::new(Code::NotFound, why));
+        return Err(not_in_map(next, request));
     }
     let fs = match next.fs_named(&request.fs_name) {
         Some(fs) => fs.id,
-        None if request.is_mdt => make_fs(next, &request.fs_name, fresh)?,
+        None if request.is_mdt => {
+            let settings = FsSettings { inline_max: INLINE_MAX, commit_interval_ms: COMMIT_INTERVAL_MS };
+            make_fs(next, &request.fs_name, settings, fresh)?
+        }
         None => {
             let why = format!("file system {:?} is not known: start its MDT first", request.fs_name);
             return Err(Fault::new(Code::NotReady, why));
         }
     };
     let index = choose_index(next, fs, request)?;
-    let id = TargetId(one_above(next.targets.iter().map(|t| t.id.0).max().unwrap_or(0), "target id")?);
-    let mirror = MirrorId(one_above(next.mirrors.iter().map(|m| m.id.0).max().unwrap_or(0), "mirror id")?);
+    let used = &next.ids_used;
+    let id = TargetId(one_above(highest(next.targets.iter().map(|t| t.id.0), used.target.0), "target id")?);
+    let mirror =
+        MirrorId(one_above(highest(next.mirrors.iter().map(|m| m.id.0), used.mirror.0), "mirror id")?);
     next.mirrors.push(Mirror {
         id: mirror,
         fs,
@@ -199,15 +196,43 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
     Ok(id)
 }
 
-fn make_fs(next: &mut ClusterMap, name: &str, fresh: &Fresh) -> Result<FsId, Fault> {
-    let id = FsId(one_above(next.file_systems.iter().map(|f| f.id.0).max().unwrap_or(0), "file system id")?);
+/// A target whose label has an id that the map does not know.
+fn not_in_map(map: &ClusterMap, request: &Register) -> Fault {
+    let (target, uuid) = (request.target, request.uuid);
+    let why = match target <= map.ids_used.target {
+        true => format!(
+            "target {target} ({uuid}) is not in this cluster map: it was removed, or registered with another management \
+             service; format it anew to use it here, or start the service that has it"
+        ),
+        false => format!(
+            "target {target} ({uuid}) registered elsewhere and is not in this cluster map: start the management service \
+             that has its map, or format it anew"
+        ),
+    };
+    Fault::new(Code::NotFound, why)
+}
+
+/// What a file system has for its whole life.
+pub(crate) struct FsSettings {
+    pub inline_max: u32,
+    pub commit_interval_ms: u32,
+}
+
+pub(crate) fn make_fs(
+    next: &mut ClusterMap,
+    name: &str,
+    settings: FsSettings,
+    fresh: &Fresh,
+) -> Result<FsId, Fault> {
+    let used = next.ids_used.fs.0;
+    let id = FsId(one_above(highest(next.file_systems.iter().map(|f| f.id.0), used), "file system id")?);
     next.file_systems.push(FileSystem {
         id,
         name: name.to_string(),
         uuid: fresh.fs_uuid,
         secret: fresh.secret,
-        inline_max: INLINE_MAX,
-        commit_interval_ms: COMMIT_INTERVAL_MS,
+        inline_max: settings.inline_max,
+        commit_interval_ms: settings.commit_interval_ms,
     });
     Ok(id)
 }
@@ -264,10 +289,27 @@ fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<
         return Ok(node.id);
     }
     // 3. A new one.
-    let highest = next.nodes.iter().map(|n| n.id.0).max().unwrap_or(0);
-    let id = NodeId(highest.checked_add(1).ok_or_else(|| used_up("node id"))?);
+    let last = highest(next.nodes.iter().map(|n| n.id.0), next.ids_used.node.0);
+    let id = NodeId(last.checked_add(1).ok_or_else(|| used_up("node id"))?);
     next.nodes.push(Node { id, name: request.node_name.clone(), nids: request.nids.clone() });
     Ok(id)
+}
+
+/// mgmt-I4.
+pub(crate) fn check_size(map: &ClusterMap) -> Result<(), Fault> {
+    let bytes = map.to_bytes().len();
+    match bytes <= MAP_BYTES_MAX {
+        true => Ok(()),
+        false => {
+            let why = format!("the cluster map would be {bytes} bytes; at most {MAP_BYTES_MAX} can be sent");
+            Err(Fault::new(Code::NoSpace, why))
+        }
+    }
+}
+
+/// The highest id that was ever given: of the entries, or of one that was removed.
+fn highest<T: Ord>(present: impl Iterator<Item = T>, used: T) -> T {
+    present.fold(used, Ord::max)
 }
 
 /// mgmt-I1.
@@ -279,7 +321,7 @@ fn used_up(what: &str) -> Fault {
     Fault::new(Code::NoSpace, format!("every {what} has been used"))
 }
 
-fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
+pub(crate) fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
     format!("{fs}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
 }
 

@@ -50,6 +50,11 @@ impl Reports {
         }
     }
 
+    /// Drops what was heard of targets that are not in the map any more.
+    pub fn forget_removed(&mut self, map: &ClusterMap) {
+        self.heard.retain(|target, _| map.target(*target).is_some());
+    }
+
     /// True if the target reported recently, or if it was up before this MGS began to receive reports.
     pub fn is_up(&self, target: &Target, now_ms: u64) -> bool {
         self.state_of(target, now_ms) == STATE_UP

@@ -19,7 +19,10 @@ use parking_lot::Mutex;
 use pki::Role;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
-use wire::mgmt::{ChangeRoutes, ChangeRoutesReply, GetMap, GetMapReply, Heartbeat, HeartbeatReply, Register};
+use wire::mgmt::{
+    ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap, GetMapReply, Heartbeat, HeartbeatReply, PlanRemoval,
+    Register, Remove,
+};
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
@@ -116,6 +119,11 @@ impl Mgs {
                 state.change_routes(&req)?;
                 Ok(ChangeRoutesReply { version: state.map().version })
             }),
+            CreateFs::CALL => self.answer::<CreateFs>(body, |state, req, _| state.create_fs(&req)),
+            PlanRemoval::CALL => {
+                self.answer::<PlanRemoval>(body, |state, req, now_ms| state.plan_removal(&req, now_ms))
+            }
+            Remove::CALL => self.answer::<Remove>(body, |state, req, now_ms| state.remove(&req, now_ms)),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
             KeepAlive::CALL => self

@@ -1,10 +1,16 @@
 //! The map in memory, its store, and the servers' reports: an event comes in, the next map is stored.
 
 use mapstore::{MapStore, StoreError};
-use mgmt::{Fresh, Reports, apply_register, change_routes, next_states, refuse_second_copy};
+use mgmt::{
+    Fresh, Reports, apply_create_fs, apply_register, apply_removal, change_routes, next_states, plan_removal,
+    refuse_second_copy,
+};
 use types::Fault;
 use wire::map::ClusterMap;
-use wire::mgmt::{ChangeRoutes, Heartbeat, Register, RegisterReply};
+use wire::mgmt::{
+    ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply, Register, RegisterReply,
+    Remove, RemoveReply,
+};
 
 use crate::{fault, random};
 
@@ -64,6 +70,27 @@ impl State {
             }
         }
         Ok(())
+    }
+
+    pub fn create_fs(&mut self, request: &CreateFs) -> Result<CreateFsReply, Fault> {
+        let fresh = Fresh { fs_uuid: random::uuid()?, secret: random::secret()? };
+        let reply = self.change(|map| apply_create_fs(map, request, &fresh).map(Some))?;
+        Ok(reply.expect("a new file system always changes the map"))
+    }
+
+    pub fn plan_removal(&self, request: &PlanRemoval, now_ms: u64) -> Result<PlanRemovalReply, Fault> {
+        plan_removal(&self.map, &self.reports, request, now_ms)
+    }
+
+    pub fn remove(&mut self, request: &Remove, now_ms: u64) -> Result<RemoveReply, Fault> {
+        // The rule borrows the reports while the map changes.
+        let reports = std::mem::take(&mut self.reports);
+        let done = self.change(|map| Ok(Some((apply_removal(map, &reports, request, now_ms)?, ()))));
+        self.reports = reports;
+        done?;
+        self.reports.forget_removed(&self.map);
+        tracing::warn!(kind = ?request.kind, name = request.name, "removed from the cluster map");
+        Ok(RemoveReply { version: self.map.version })
     }
 
     pub fn heartbeat(&mut self, request: &Heartbeat, now_ms: u64) -> Result<(), Fault> {

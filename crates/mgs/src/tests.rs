@@ -6,6 +6,7 @@ use std::time::Duration;
 use mapstore::MemoryStore;
 use net::{Fabric, Hub, Peer, rpc};
 use types::{Buf, Epoch, NodeId};
+use wire::mgmt::RemovalKind;
 
 use super::*;
 
@@ -114,6 +115,43 @@ fn the_silent_are_found_by_whoever_asks() {
     let r = ask(&*peer, &target(true, 1)).expect("registered");
     mgs.state.lock().review(mgmt::SILENCE_MS_MAX + 5_000).expect("reviewed");
     assert_eq!(mgs.map().target(r.target).expect("there").state, mgmt::STATE_DOWN);
+}
+
+#[test]
+fn a_target_that_left_is_removed_and_its_file_system_stays() {
+    let (mgs, peer) = fresh();
+    ask(&*peer, &target(true, 1)).expect("registered");
+    let ost = ask(&*peer, &target(false, 2)).expect("registered");
+    let plan = PlanRemoval { kind: RemovalKind::Target, name: "demo-OST0000".into(), force: false };
+    let told = ask(&*peer, &plan).expect("answered");
+    assert!(told.refused.contains("is up") && told.token.is_empty(), "{told:?}");
+    ask(&*peer, &Heartbeat { node: ost.node, targets: vec![ost.target], leaving: true }).expect("answered");
+    let told = ask(&*peer, &plan).expect("answered");
+    let version = mgs.map().version;
+    assert_eq!((told.version, told.refused.as_str(), told.targets), (version, "", vec![ost.target]));
+    let confirmed = |token: &str| Remove {
+        kind: RemovalKind::Target,
+        name: "demo-OST0000".into(),
+        force: false,
+        token: token.into(),
+    };
+    assert_eq!(ask(&*peer, &confirmed("")).expect_err("no token").code, Code::Invalid);
+    assert_eq!(ask(&*peer, &confirmed(&told.token)).expect("removed").version, version + 1);
+    assert!(mgs.map().target(ost.target).is_none() && mgs.map().file_systems.len() == 1);
+    let again = Register { target: ost.target, ..target(false, 2) };
+    assert_eq!(ask(&*peer, &again).expect_err("removed").code, Code::NotFound);
+}
+
+#[test]
+fn a_file_system_is_made_before_its_targets() {
+    let (mgs, peer) = fresh();
+    let wish = CreateFs { name: "demo".into(), inline_max: 0, commit_interval_ms: 100 };
+    let made = ask(&*peer, &wish).expect("made");
+    assert_eq!(ask(&*peer, &wish).expect_err("it is there").code, Code::Exists);
+    let fs = mgs.map().fs(made.fs).expect("there").clone();
+    assert!(fs.uuid != Uuid::default() && fs.secret != Uuid::default() && fs.inline_max == 0);
+    ask(&*peer, &target(false, 2)).expect("an OST before the MDT");
+    assert_eq!(get(&*peer, 0, false).expect("sent").file_systems[0].secret, Uuid::default());
 }
 
 #[test]

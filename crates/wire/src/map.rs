@@ -12,6 +12,7 @@ bodies! {
         nodes: Vec<Node>,
         targets: Vec<Target>,
         mirrors: Vec<Mirror>,
+        ids_used: IdsUsed,
         /// Ways between nets.
         routes: Vec<Route>,
     }
@@ -23,6 +24,8 @@ bodies! {
         /// Routes of the lowest number are taken while they work.
         priority: u32,
     }
+    /// The highest id of each kind that a removed entry had; 0: none was removed. New ids are above it.
+    IdsUsed { fs: FsId, node: NodeId, target: TargetId, mirror: MirrorId }
     FileSystem {
         id: FsId,
         name: String,
@@ -57,6 +60,12 @@ bodies! {
     Mirror { id: MirrorId, fs: FsId, is_mdt: bool, epoch: Epoch, members: Vec<TargetId>, primary: TargetId }
 }
 
+impl IdsUsed {
+    pub fn none() -> IdsUsed {
+        IdsUsed { fs: FsId(0), node: NodeId(0), target: TargetId(0), mirror: MirrorId(0) }
+    }
+}
+
 impl ClusterMap {
     pub fn empty() -> ClusterMap {
         ClusterMap {
@@ -65,8 +74,13 @@ impl ClusterMap {
             nodes: vec![],
             targets: vec![],
             mirrors: vec![],
+            ids_used: IdsUsed::none(),
             routes: vec![],
         }
+    }
+    /// True if the mirror was in the map and its last target was removed. False for one that is newer than this map.
+    pub fn is_removed(&self, mirror: MirrorId) -> bool {
+        mirror <= self.ids_used.mirror && self.mirror(mirror).is_none()
     }
     pub fn fs(&self, id: FsId) -> Option<&FileSystem> {
         self.file_systems.iter().find(|f| f.id == id)

@@ -2,7 +2,7 @@
 
 use types::*;
 
-use crate::codec::{bodies, calls};
+use crate::codec::{bodies, calls, numbered};
 use crate::map::{ClusterMap, Route};
 
 bodies! {
@@ -30,11 +30,33 @@ bodies! {
     /// Takes routes out of the map and adds others. With `priority` ignored, a route to be removed must be there, and one to be added must not.
     ChangeRoutes { remove: Vec<Route>, add: Vec<Route> }
     ChangeRoutesReply { version: u64 }
+    /// Asks what a removal takes out of the map. Nothing is changed. `name`: a name, or an id in decimal digits.
+    PlanRemoval { kind: RemovalKind, name: String, force: bool }
+    /// `refused`: why it is not carried out now; otherwise `token` confirms it. `targets` are those that leave the map, or keep their node in it.
+    PlanRemovalReply { id: u64, uuid: Uuid, version: u64, targets: Vec<TargetId>, refused: String, token: String }
+    /// Takes an entry out of the map, if the map is still the one of the plan that gave `token`.
+    Remove { kind: RemovalKind, name: String, force: bool, token: String }
+    RemoveReply { version: u64 }
+    /// Makes a file system without targets. They register with its name afterwards, in any order.
+    CreateFs { name: String, inline_max: u32, commit_interval_ms: u32 }
+    CreateFsReply { fs: FsId, version: u64 }
+}
+
+numbered! {
+    /// A kind of entry that can be removed from the map.
+    RemovalKind, "kind of removal" {
+        Target = 1,
+        FileSystem = 2,
+        Node = 3,
+    }
 }
 
 calls! {
     0x0401 Register => RegisterReply, read;
     0x0402 GetMap => GetMapReply, read;
     0x0403 Heartbeat => HeartbeatReply, read;
+    0x0410 PlanRemoval => PlanRemovalReply, read;
+    0x0411 Remove => RemoveReply, read;
+    0x0412 CreateFs => CreateFsReply, read;
     0x0420 ChangeRoutes => ChangeRoutesReply, read;
 }

@@ -8,12 +8,14 @@ mod damage;
 mod df;
 mod down;
 mod du;
+mod fs;
 mod fsck;
 mod gateway;
 mod getstripe;
 mod guard;
 mod ids;
 mod lease;
+mod manage;
 mod mds;
 mod mdt;
 mod measure;
@@ -74,6 +76,9 @@ pub enum Command {
     Scrub(scrub::Scrub),
     Changelog(changelog::Changelog),
     Cluster(cluster::Cluster),
+    Fs(fs::Fs),
+    Target(manage::Target),
+    Node(manage::Node),
     Gateway(gateway::Gateway),
     Bench(bench::Bench),
     Lease(lease::Lease),
@@ -110,6 +115,9 @@ impl Command {
             Command::Scrub(c) => c.run(),
             Command::Changelog(c) => c.run(),
             Command::Cluster(c) => c.run(),
+            Command::Fs(c) => c.run(),
+            Command::Target(c) => c.run(),
+            Command::Node(c) => c.run(),
             Command::Gateway(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::Lease(c) => c.run(),

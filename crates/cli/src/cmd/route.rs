@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use net::Fabric;
 use net::routes::{Routing, net_of, parse_route};
 use serde::Serialize;
-use types::{Buf, FsId};
+use types::Buf;
 use wire::Header;
 use wire::fabric::NetStat;
-use wire::map::{ClusterMap, Route as MapRoute};
+use wire::map::Route as MapRoute;
 use wire::mgmt::ChangeRoutes;
 
 use crate::exit::{Exit, Failure};
 use crate::nets::Nets;
-use crate::reach::{self, MGS, Service};
+use crate::reach::{self, MGS, Management, Service};
 use crate::tls::{self, Part};
 
 /// How long one host is waited for by checks.
@@ -104,21 +103,13 @@ pub struct At {
     pub mount: Option<PathBuf>,
 }
 
-/// A connection to a cluster's management service.
-pub struct Met {
-    pub fabric: Arc<Fabric>,
-    pub map: ClusterMap,
-    pub mgs: String,
-}
-
 impl At {
-    pub fn meet(&self) -> anyhow::Result<Met> {
-        let (fabric, map, mgs, _) = match (&self.mgs, &self.mount) {
-            (Some(service), _) => service.meet()?,
-            (None, Some(path)) => reach::ask_any(&reach::mount_of(path)?.1.nids)?,
+    pub fn meet(&self) -> anyhow::Result<Management> {
+        match (&self.mgs, &self.mount) {
+            (Some(service), _) => service.manage(),
+            (None, Some(path)) => Management::by_nids(&reach::mount_of(path)?.1.nids),
             (None, None) => unreachable!("one of them is required"),
-        };
-        Ok(Met { fabric, map, mgs })
+        }
     }
 }
 
@@ -171,9 +162,7 @@ fn wish(net: &str, via: &str) -> anyhow::Result<MapRoute> {
 }
 
 fn change(at: &At, remove: Vec<MapRoute>, add: Vec<MapRoute>) -> anyhow::Result<()> {
-    let met = at.meet()?;
-    let peer = met.fabric.peer_at(&met.mgs, MGS);
-    reach::ask(&*peer, FsId(0), MGS, &ChangeRoutes { remove, add })?;
+    at.meet()?.ask(&ChangeRoutes { remove, add })?;
     Ok(())
 }
 
@@ -233,8 +222,8 @@ impl Check {
 }
 
 /// Every way from this host to each net of the map, each by itself.
-fn check(routing: &Routing, met: &Met) -> anyhow::Result<Vec<Checked>> {
-    let nids = || met.map.nodes.iter().flat_map(|node| &node.nids).chain([&met.mgs]);
+fn check(routing: &Routing, met: &Management) -> anyhow::Result<Vec<Checked>> {
+    let nids = || met.map.nodes.iter().flat_map(|node| &node.nids).chain([&met.nid]);
     let nets: BTreeSet<&str> =
         nids().map(|nid| net_of(nid)).filter(|net| !net.starts_with("local")).collect();
     let mut checked = Vec::new();

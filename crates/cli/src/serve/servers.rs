@@ -193,7 +193,7 @@ impl Servers {
 
     /// Gives the targets a newer map: those that joined first do not know the later ones.
     pub fn set_map(&self, map: &ClusterMap) {
-        tell(&self.fabric, &self.targets, map)
+        tell(&self.fabric, &self.hub, &self.targets, map)
     }
 
     /// Client sessions at the MDTs: target, session, the client's name.
@@ -211,13 +211,13 @@ impl Servers {
     /// Starts the heartbeats, once all targets are there.
     pub fn beat(&mut self, mgs: MgsPeers) -> anyhow::Result<()> {
         let Some(reply) = &self.last else { return Ok(()) };
-        let (fabric, targets) = (self.fabric.clone(), self.targets.clone());
+        let (fabric, hub, targets) = (self.fabric.clone(), self.hub.clone(), self.targets.clone());
         self.heart = Some(Heart::start(Beat {
             mgs,
             node: Some(reply.node),
             targets: self.targets.iter().map(|(id, _)| *id).collect(),
             known_version: reply.map.version,
-            on_map: Box::new(move |map| tell(&fabric, &targets, map)),
+            on_map: Box::new(move |map| tell(&fabric, &hub, &targets, map)),
         })?);
         Ok(())
     }
@@ -241,9 +241,17 @@ impl Servers {
     }
 }
 
-fn tell(fabric: &Fabric, targets: &[(TargetId, Target)], map: &ClusterMap) {
+fn tell(fabric: &Fabric, hub: &Hub, targets: &[(TargetId, Target)], map: &ClusterMap) {
     fabric.set_map(map);
     for (id, target) in targets {
+        if map.target(*id).is_none() {
+            // A client with an older map must not store bytes that no newer map finds.
+            if hub.serves(*id) {
+                hub.remove(*id);
+                tracing::error!(target = %id, "it was removed from the cluster and is not served any more; stop this server, or take the target's device out of its configuration");
+            }
+            continue;
+        }
         if let Err(fault) = target.set_map(map) {
             tracing::warn!(target = %id, "the new cluster map was not taken: {fault}");
         }

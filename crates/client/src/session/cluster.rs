@@ -6,7 +6,7 @@ use std::sync::Arc;
 use net::Fabric;
 use parking_lot::RwLock;
 use types::{Code, Fault, Fid, MirrorId, TargetId};
-use wire::map::ClusterMap;
+use wire::map::{ClusterMap, Target};
 
 use crate::session::identity::Identity;
 use crate::session::link::Link;
@@ -65,14 +65,23 @@ impl Cluster {
         for mirror in map.ost_mirrors(fs) {
             by_mirror.insert(mirror.id, link_to(&mut table.links, mirror.primary, false));
         }
+        for (target, link) in table.links.iter().filter(|(target, _)| map.target(**target).is_none()) {
+            if link.leave() {
+                tracing::error!(
+                    "{} was removed from the cluster: reads and writes of bytes there fail with EIO; restore such files from a \
+                     backup, or remove them",
+                    table.map.target(*target).map_or_else(|| link.describe(), |t| name_of(&map, t))
+                );
+            }
+        }
         let mdt = map.mdt_of(fs, Fid::ROOT).map(|m| m.primary);
         if let Some(target) = mdt {
             self.id.mdt.store(target.0, std::sync::atomic::Ordering::Release);
         }
         table.mdt = mdt.map(|target| link_to(&mut table.links, target, true));
         table.by_mirror = by_mirror;
-        let is_here = |target: &TargetId| self.fabric.peer(*target).is_ok_and(|p| p.is_fate_shared());
-        table.is_fate_shared = table.links.keys().all(is_here);
+        let is_here = |target: TargetId| self.fabric.peer(target).is_ok_and(|p| p.is_fate_shared());
+        table.is_fate_shared = table.links.values().all(|link| link.has_left() || is_here(link.target));
         table.map = map;
     }
 
@@ -93,8 +102,16 @@ impl Cluster {
     }
 
     pub fn ost(&self, mirror: MirrorId) -> Result<Arc<Link>, Fault> {
-        if let Some(link) = self.table.read().by_mirror.get(&mirror) {
+        let table = self.table.read();
+        if let Some(link) = table.by_mirror.get(&mirror) {
             return Ok(link.clone());
+        }
+        if table.map.is_removed(mirror) {
+            let detail = format!(
+                "the OST of mirror {mirror} was removed from the cluster, with the bytes there; restore the file from a backup, \
+                 or remove it"
+            );
+            return Err(Fault::new(Code::Io, detail));
         }
         let detail =
             format!("mirror {mirror} is not in the cluster map that this client has; see 'stria status'");
@@ -129,14 +146,18 @@ impl Cluster {
 
     /// Links that are attached now.
     pub fn attached(&self) -> Vec<Arc<Link>> {
-        self.table.read().links.values().filter(|l| l.is_attached()).cloned().collect()
+        self.table.read().links.values().filter(|l| l.is_attached() && !l.has_left()).cloned().collect()
     }
 
     /// Links that were attached once, and are attached again if they are lost.
     pub fn in_use(&self) -> Vec<Arc<Link>> {
-        self.table.read().links.values().filter(|l| l.was_attached()).cloned().collect()
+        self.table.read().links.values().filter(|l| l.was_attached() && !l.has_left()).cloned().collect()
     }
 
+    /// True if a newer map cannot bring the mirror.
+    pub fn is_removed(&self, mirror: MirrorId) -> bool {
+        self.table.read().map.is_removed(mirror)
+    }
     pub fn has_mirror(&self, mirror: MirrorId) -> bool {
         self.table.read().by_mirror.contains_key(&mirror)
     }
@@ -165,4 +186,10 @@ impl Cluster {
             net::rpc::call(&*mgs, wire::Header::default(), &req, &[], &mut types::Buf::new(), deadline);
         said.ok()?.2.ok()?.map
     }
+}
+
+/// The name of a target for people.
+fn name_of(map: &ClusterMap, target: &Target) -> String {
+    let fs = map.fs(target.fs).map_or("?", |f| f.name.as_str());
+    format!("{fs}-{}{:04x}", if target.is_mdt { "MDT" } else { "OST" }, target.index)
 }

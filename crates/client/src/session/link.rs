@@ -57,6 +57,8 @@ pub(crate) struct Link {
     flushed: AtomicU64,
     acknowledged: AtomicU64,
     is_fate_shared: AtomicBool,
+    /// The target was removed from the cluster.
+    has_left: AtomicBool,
     peer: RwLock<Option<Arc<dyn Peer>>>,
     attaching: Mutex<Attached>,
     unsticking: Mutex<()>,
@@ -94,6 +96,7 @@ impl Link {
             flushed: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
             is_fate_shared: AtomicBool::new(false),
+            has_left: AtomicBool::new(false),
             peer: RwLock::new(None),
             attaching: Mutex::new(Attached::default()),
             unsticking: Mutex::new(()),
@@ -229,6 +232,9 @@ impl Link {
     pub fn keeps(&self) -> bool {
         !self.is_fate_shared.load(Ordering::Relaxed) && !self.id.observer
     }
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
+    }
     pub fn describe(&self) -> String {
         format!("{} {}", if self.is_mdt { "MDT target" } else { "OST target" }, self.target)
     }
@@ -236,8 +242,12 @@ impl Link {
         Fault::new(Code::Timeout, format!("{}: {why}; see 'stria status'", self.describe()))
     }
 
-    /// True if the target has reported the mark as flushed.
+    /// True if the target has reported the mark as flushed. One that was removed has nothing left to flush.
     pub fn covers(&self, mark: &Mark) -> bool {
+        self.has_left() || self.has_flushed(mark)
+    }
+
+    fn has_flushed(&self, mark: &Mark) -> bool {
         mark.is_covered(Incarnation(self.incarnation.load(Ordering::Acquire)), self.flushed())
     }
 
@@ -250,6 +260,9 @@ impl Link {
 
     /// True if the target restarted without the mark's entry, and the entry cannot be replayed.
     pub fn has_lost(&self, mark: &Mark) -> bool {
+        if self.has_left() {
+            return !self.has_flushed(mark);
+        }
         if self.keeps() || mark.incarnation.0 == self.incarnation.load(Ordering::Acquire) {
             // Retained requests are replayed, and those that fail are in the list of losses.
             return false;
@@ -302,6 +315,7 @@ impl Link {
     /// The peer and the incarnation to address, attached and replayed.
     pub fn ready(&self, deadline: Instant) -> Result<(Arc<dyn Peer>, Incarnation), Fault> {
         loop {
+            self.refuse_left()?;
             let incarnation = self.incarnation.load(Ordering::Acquire);
             if incarnation != 0 && self.attached_session.load(Ordering::Acquire) == self.session().0 {
                 if let Some(peer) = self.peer.read().as_ref() {
@@ -318,6 +332,7 @@ impl Link {
         let mut tries = 0;
         loop {
             tries += 1;
+            self.refuse_left()?;
             match self.fabric.peer(self.target) {
                 Ok(peer) => return Ok(peer),
                 Err(e) if !self.wait(backoff(tries), deadline) => return Err(self.timeout(&e.to_string())),
@@ -365,6 +380,7 @@ impl Link {
         let mut tries = 0;
         while !self.is_attached() || self.attached_session.load(Ordering::Acquire) != self.session().0 {
             tries += 1;
+            self.refuse_left()?;
             let fault = match self.attach_once(&mut attached, deadline) {
                 Ok(()) => return Ok(()),
                 Err(Attempt::Final(fault)) => return Err(fault),

@@ -217,6 +217,30 @@ fn an_ost_that_failed_is_asked_last() {
     }
 }
 
+#[test]
+fn p4_records_of_a_removed_ost_go_with_it() {
+    let (rig, _) = Rig::fresh();
+    let core = &rig.mdt.core;
+    remove(&rig, rules::LOST);
+    remove(&rig, "a");
+    let mut walk = Walk::default();
+    assert_eq!(
+        core.purge_round(&mut walk, 10).unwrap(),
+        Purged { files: 1, left: 1 },
+        "mirror 77 is not known"
+    );
+    let mut map = registered().map;
+    map.version += 1;
+    map.ids_used.mirror = MirrorId(77);
+    core.set_map(&map).unwrap();
+    assert_eq!(
+        core.purge_round(&mut walk, 10).unwrap(),
+        Purged { files: 1, left: 0 },
+        "mirror 77 was removed"
+    );
+    assert_eq!(core.purge_round(&mut walk, 10).unwrap(), Purged { files: 0, left: 0 });
+}
+
 fn walk_goes_on(rig: &Rig, walk: &mut Walk) -> bool {
     rig.mdt.core.purge_round(walk, 2).unwrap();
     walk.is_under_way()

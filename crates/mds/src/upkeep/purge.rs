@@ -5,6 +5,7 @@
 //! mds-P2: a record is deleted only after the OSTs flushed the destruction. Otherwise a power loss would bring back objects without a record.
 //! mds-P3: every record has its turn. Rounds walk through the unlink log and begin anew only at its end, so files of an OST that is down do not
 //!     keep later ones from being freed.
+//! mds-P4: a file's objects on a mirror that was removed from the cluster do not keep its record: they are gone with their target.
 //!
 //! Destroying an object twice is harmless, so a crash at any point starts over.
 
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use meta::View;
 use net::rpc;
-use types::{Buf, Code, Fault, Fid, Key, Layout, ObjectId, TargetId};
+use types::{Buf, Code, Fault, Fid, Key, Layout, MirrorId, ObjectId, TargetId};
 use wire::object::{Capability, Destroy};
 use wire::purge::{Dying, DyingReply};
 use wire::session::Flush;
@@ -324,12 +325,16 @@ impl Core {
     }
 }
 
-/// The objects of a file, each with its target in the map.
+/// The objects of a file, each with its target in the map. Objects of a removed mirror are left out: they are gone with it (mds-P4).
 fn targets_of<'a>(
     joined: &'a Joined,
     fid: Fid,
     layout: &'a Layout,
 ) -> impl Iterator<Item = (ObjectId, Option<TargetId>)> + 'a {
     let primaries: &HashMap<_, _> = &joined.primaries;
-    layout.objects(fid).map(|(object, mirror, _)| (object, primaries.get(&mirror).copied()))
+    let is_there = |mirror: &MirrorId| !joined.is_removed(*mirror);
+    layout
+        .objects(fid)
+        .filter(move |(_, mirror, _)| is_there(mirror))
+        .map(|(object, mirror, _)| (object, primaries.get(&mirror).copied()))
 }

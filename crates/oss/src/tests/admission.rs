@@ -17,7 +17,11 @@ fn no_call_is_carried_out_without_a_capability_for_it() {
     let of =
         |rights, session, expiry| cap::make(&SECRET, o.fid, o.generation, rights, lease(1), session, expiry);
     let all = RIGHT_READ | RIGHT_WRITE;
+    // The key of another file system: its fids and objects have the same numbers.
+    let foreign = cap::make(&Uuid([0x77; 16]), o.fid, o.generation, all, lease(1), SESSION, NOW_SEC + 1);
+    assert_ne!(SECRET, Uuid([0x77; 16]));
     let bad_for_all = [
+        foreign,
         forged(rw()),
         forged(admin()),
         of(0, SESSION, NOW_SEC + 1),

@@ -63,8 +63,22 @@ fn enable_gateways(b: &Bench, mount: &str, path: &str) -> Result<()> {
 /// The schema of a command line: its first words that are no options or paths.
 fn schema_of(line: &str) -> Result<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let with_verb =
-        ["bench", "changelog", "client", "cluster", "damage", "lease", "mdt", "mkfs", "net", "ost", "scrub"];
+    let with_verb = [
+        "bench",
+        "changelog",
+        "client",
+        "cluster",
+        "damage",
+        "fs",
+        "lease",
+        "mdt",
+        "mkfs",
+        "net",
+        "node",
+        "ost",
+        "scrub",
+        "target",
+    ];
     let first = *words.first().context("a command")?;
     let names = match first {
         "gateway" => &words[..3],
@@ -123,6 +137,12 @@ fn every_command(b: &mut Bench) -> Result<()> {
          client evict -j --session {session} {mount}
          waiters -j {mount}
          cluster list -j --dir ca
+         target remove -j stria-OST0000 --dry-run {mount}
+         fs remove -j stria --dry-run {mount}
+         node remove -j n1 --dry-run {mount}
+         node list -j {mount}
+         fs create -j second {mount}
+         fs list -j {mount}
          net stat -j {mount}
          net trace -j -n 1 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
@@ -194,6 +214,10 @@ fn tables(b: &mut Bench) -> Result<()> {
          client list {mount}
          waiters {mount}
          cluster list --dir ca2
+         target remove stria-OST0000 --dry-run {mount}
+         fs remove stria --dry-run {mount}
+         node list {mount}
+         fs list {mount}
          net stat {mount}
          net trace -n 3 --seconds 10 {mount}
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create

@@ -31,6 +31,7 @@ mod leases;
 mod life;
 mod load;
 mod locks;
+mod manage;
 mod measured;
 mod mounting;
 mod names;
@@ -236,6 +237,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(tls::OWN);
     tests.extend_from_slice(hosts::OWN);
     tests.extend_from_slice(routers::OWN);
+    tests.extend_from_slice(manage::OWN);
     tests
 }
 

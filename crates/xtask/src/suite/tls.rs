@@ -217,7 +217,19 @@ fn certified(b: &mut Bench) -> Result<()> {
     let map = Stranger::at(&mgs, &admin)?.map;
     ensure_eq(map.targets.len(), 3, "targets in the map: the stranger is not there")?;
 
-    // 4. Revoked, the mount loses its connections, and a file that stays open is an error soon. The servers look for the list each second.
+    // 4. The cluster map is changed by administrators only.
+    let remove = ["target", "remove", "stria-OST0001", "--dry-run", "--mgs", &*mgs];
+    let create = ["fs", "create", "strange", "--mgs", &*mgs];
+    for folder in [&client, &cluster.certificate(pki::Role::Server).context("it has certificates")?] {
+        for words in [&remove[..], &create] {
+            let (code, text) = run(&bin, words, folder)?;
+            ensure!(code == 1 && text.contains("may not change the cluster"), "{words:?}: {code}: {text}");
+        }
+    }
+    let (code, text) = run(&bin, &remove, &admin)?;
+    ensure!(code == 1 && text.contains("is up; stop its server first"), "as administrator: {code}: {text}");
+
+    // 5. Revoked, the mount loses its connections, and a file that stays open is an error soon. The servers look for the list each second.
     let file = fs::File::open(dir.join("large"))?;
     let mut authority = pki::Authority::open(&cluster.dir.join("ca"))?;
     let client = Some(pki::Role::Client);

@@ -6,9 +6,10 @@ use clap::Args;
 use net::routes::net_of;
 use serde::Serialize;
 
-use crate::cmd::route::{At, Met, own_nets, ping};
+use crate::cmd::route::{At, own_nets, ping};
 use crate::config;
 use crate::exit::{Exit, Failure};
+use crate::reach::{Management, Service};
 
 /// List the nets of a cluster: how many nodes and routers are on each, and whether this host is.
 #[derive(Debug, Args)]
@@ -44,8 +45,8 @@ pub struct Ping {
     #[arg(required = true)]
     nids: Vec<String>,
     /// A management service whose map gives the routes.
-    #[arg(long, value_name = "NID", value_parser = crate::reach::Service::parse)]
-    mgs: Option<crate::reach::Service>,
+    #[arg(long, value_name = "NID", value_parser = Service::parse)]
+    mgs: Option<Service>,
     /// JSON output.
     #[arg(short = 'j', long)]
     json: bool,
@@ -78,14 +79,14 @@ struct Nid {
 }
 
 /// The NIDs of nodes by net.
-fn by_net(met: &Met) -> BTreeMap<String, Vec<(String, String)>> {
+fn by_net(met: &Management) -> BTreeMap<String, Vec<(String, String)>> {
     let mut nets: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     let mut add = |nid: &str, node: &str| {
         nets.entry(net_of(nid).to_owned()).or_default().push((nid.to_owned(), node.to_owned()));
     };
     // The MGS is in no map unless it serves targets too.
-    if !met.map.nodes.iter().any(|node| node.nids.contains(&met.mgs)) {
-        add(&met.mgs, "management service");
+    if !met.map.nodes.iter().any(|node| node.nids.contains(&met.nid)) {
+        add(&met.nid, "management service");
     }
     for node in &met.map.nodes {
         node.nids.iter().for_each(|nid| add(nid, &node.name));
@@ -175,7 +176,7 @@ impl Ping {
     pub fn run(self) -> anyhow::Result<Exit> {
         let (own, routes) = match &self.mgs {
             Some(service) => {
-                let routing = service.meet()?.0.routing();
+                let routing = service.manage()?.fabric.routing();
                 (routing.own_nets(), routing.routes().cloned().collect())
             }
             None => {

@@ -201,17 +201,47 @@ impl Link {
 
     pub(super) fn lose_session(&self, ended: SessionId, unsent: &mut VecDeque<Kept<Sendable>>) {
         let why = format!("session {ended} was ended by {}", self.describe());
-        let kept = self.retained.lock().kept.take_all();
-        for kept in kept.into_iter().chain(unsent.drain(..)) {
-            kept.what.concerns().for_each(|fid| self.id.losses.add(fid, &why));
-        }
-        for stuck in self.slots.drop_stuck() {
-            stuck.concerns().for_each(|fid| self.id.losses.add(fid, &why));
-        }
+        self.lose_requests(unsent, &why);
         if self.is_mdt {
             ship::lose_all(&self.id, &why);
             self.id.locks.lose(&self.id.losses, &why);
         }
+    }
+
+    fn lose_requests(&self, unsent: &mut VecDeque<Kept<Sendable>>, why: &str) {
+        let kept = self.retained.lock().kept.take_all();
+        for kept in kept.into_iter().chain(unsent.drain(..)) {
+            kept.what.concerns().for_each(|fid| self.id.losses.add(fid, why));
+        }
+        for stuck in self.slots.drop_stuck() {
+            stuck.concerns().for_each(|fid| self.id.losses.add(fid, why));
+        }
+    }
+
+    /// The target was removed from the cluster: what it had not flushed is lost. False: that was known.
+    pub fn leave(&self) -> bool {
+        if self.has_left.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        self.lose_requests(&mut VecDeque::new(), &self.removed().detail);
+        // Calls that wait for the target end now.
+        self.id.sleepers.1.notify_all();
+        self.slots.wake_all();
+        true
+    }
+
+    pub(super) fn refuse_left(&self) -> Result<(), Fault> {
+        match self.has_left() {
+            true => Err(self.removed()),
+            false => Ok(()),
+        }
+    }
+
+    fn removed(&self) -> Fault {
+        Fault::new(
+            Code::Io,
+            format!("{} was removed from the cluster, with the bytes there", self.describe()),
+        )
     }
 }
 

@@ -1,0 +1,230 @@
+//! Removal of targets, file systems and nodes from the cluster map.
+//!
+//! A removal takes entries out of the map and touches no medium. It is asked for in two steps: a plan tells what is lost and gives a token;
+//! the removal must bring that token. The map's version is part of the token, so a removal never acts on a map that the reader has not seen.
+
+use types::*;
+use wire::map::{ClusterMap, Node, Target};
+use wire::mgmt::{PlanRemoval, PlanRemovalReply, RemovalKind, Remove};
+
+use crate::Reports;
+use crate::register::target_name;
+
+/// Tells what a removal takes out of the map. An entry that is not there is an error; a refusal is part of the reply.
+pub fn plan_removal(
+    map: &ClusterMap,
+    reports: &Reports,
+    request: &PlanRemoval,
+    now_ms: u64,
+) -> Result<PlanRemovalReply, Fault> {
+    let found = find(map, request.kind, &request.name)?;
+    let (id, uuid) = (found.id(), found.uuid(map));
+    let refused = match check(map, reports, &found, request.force, now_ms) {
+        Ok(()) => String::new(),
+        Err(fault) => fault.detail,
+    };
+    let token = match refused.is_empty() {
+        true => removal_token(request.kind, id, uuid, map.version),
+        false => String::new(),
+    };
+    let targets = found.targets(map).iter().map(|t| t.id).collect();
+    Ok(PlanRemovalReply { id, uuid, version: map.version, targets, refused, token })
+}
+
+/// The map without the entry. Refused if the map or the entry is not as in the plan that gave the token (mgmt-R1).
+pub fn apply_removal(
+    map: &ClusterMap,
+    reports: &Reports,
+    request: &Remove,
+    now_ms: u64,
+) -> Result<ClusterMap, Fault> {
+    let found = find(map, request.kind, &request.name)?;
+    check(map, reports, &found, request.force, now_ms)?;
+    if request.token != removal_token(request.kind, found.id(), found.uuid(map), map.version) {
+        let why = format!(
+            "the token {:?} is not for {} and version {} of the cluster map, which changes when a server starts or stops; \
+             look again with --dry-run",
+            request.token,
+            found.name(map),
+            map.version
+        );
+        return Err(Fault::new(Code::Invalid, why));
+    }
+    let mut next = map.clone();
+    let used = &mut next.ids_used;
+    match found {
+        Found::Target(target) => take_target(&mut next, target),
+        Found::FileSystem(fs) => {
+            used.fs = used.fs.max(fs);
+            let targets: Vec<TargetId> = map.targets.iter().filter(|t| t.fs == fs).map(|t| t.id).collect();
+            targets.into_iter().for_each(|target| take_target(&mut next, target));
+            next.file_systems.retain(|f| f.id != fs);
+        }
+        Found::Node(node) => {
+            used.node = used.node.max(node);
+            next.nodes.retain(|n| n.id != node);
+        }
+    }
+    next.version += 1;
+    Ok(next)
+}
+
+/// The confirmation of one removal in one version of the map (mgmt-R1). It guards against mistakes and is no secret.
+pub fn removal_token(kind: RemovalKind, id: u64, uuid: Uuid, version: u64) -> String {
+    let mut bytes = vec![kind as u8];
+    bytes.extend_from_slice(&id.to_le_bytes());
+    bytes.extend_from_slice(&uuid.0);
+    bytes.extend_from_slice(&version.to_le_bytes());
+    // The lowest bits of the hash are zeros.
+    let hash = hash::h64(&bytes) >> hash::COLLISION_BITS;
+    format!("{:04x}-{:04x}-{:04x}", hash >> 32 & 0xffff, hash >> 16 & 0xffff, hash & 0xffff)
+}
+
+/// An entry of the map.
+enum Found {
+    Target(TargetId),
+    FileSystem(FsId),
+    Node(NodeId),
+}
+
+impl Found {
+    fn id(&self) -> u64 {
+        match self {
+            Found::Target(id) => id.0.into(),
+            Found::FileSystem(id) => id.0.into(),
+            Found::Node(id) => id.0,
+        }
+    }
+
+    /// A node has none; its id and the map's version identify it.
+    fn uuid(&self, map: &ClusterMap) -> Uuid {
+        match self {
+            Found::Target(id) => map.target(*id).map(|t| t.uuid),
+            Found::FileSystem(id) => map.fs(*id).map(|f| f.uuid),
+            Found::Node(_) => None,
+        }
+        .unwrap_or_default()
+    }
+
+    fn name(&self, map: &ClusterMap) -> String {
+        match self {
+            Found::Target(id) => map.target(*id).map_or_else(|| id.to_string(), |t| name_of(map, t)),
+            Found::FileSystem(id) => {
+                format!("file system {}", map.fs(*id).map_or("?", |f| f.name.as_str()))
+            }
+            Found::Node(id) => format!("node {} ({id})", map.node(*id).map_or("?", |n| n.name.as_str())),
+        }
+    }
+
+    /// Targets that leave the map with it; for a node, those that keep it there.
+    fn targets<'m>(&self, map: &'m ClusterMap) -> Vec<&'m Target> {
+        let is_its = |t: &&Target| match self {
+            Found::Target(id) => t.id == *id,
+            Found::FileSystem(fs) => t.fs == *fs,
+            Found::Node(node) => t.node == *node,
+        };
+        map.targets.iter().filter(is_its).collect()
+    }
+}
+
+/// Finds an entry by its name, or by its id in digits. A name counts first.
+fn find(map: &ClusterMap, kind: RemovalKind, name: &str) -> Result<Found, Fault> {
+    // A node is shown as n3.
+    let digits = if kind == RemovalKind::Node { name.strip_prefix('n').unwrap_or(name) } else { name };
+    let id: Option<u64> = digits.parse().ok();
+    let missing = |what: &str, list: &str| {
+        Fault::new(Code::NotFound, format!("no {what} {name:?} is in the cluster map; {list} lists them"))
+    };
+    match kind {
+        RemovalKind::Target => {
+            let by_name = map.targets.iter().find(|t| name_of(map, t) == name);
+            let by_id = || map.targets.iter().find(|t| Some(u64::from(t.id.0)) == id);
+            let found = by_name.or_else(by_id).ok_or_else(|| missing("target", "`stria status`"))?;
+            Ok(Found::Target(found.id))
+        }
+        RemovalKind::FileSystem => {
+            let found = map.fs_named(name).ok_or_else(|| missing("file system", "`stria fs list`"))?;
+            Ok(Found::FileSystem(found.id))
+        }
+        RemovalKind::Node => {
+            let named: Vec<&Node> = map.nodes.iter().filter(|n| n.name == name).collect();
+            match named.as_slice() {
+                [] => {
+                    let by_id = map.nodes.iter().find(|n| Some(n.id.0) == id);
+                    Ok(Found::Node(by_id.ok_or_else(|| missing("node", "`stria node list`"))?.id))
+                }
+                [one] => Ok(Found::Node(one.id)),
+                several => {
+                    let ids: Vec<String> =
+                        several.iter().map(|n| format!("{} ({})", n.id, n.nids.join(", "))).collect();
+                    let why = format!("{name:?} has several nodes: {}; name one by its id", ids.join("; "));
+                    Err(Fault::new(Code::Invalid, why))
+                }
+            }
+        }
+    }
+}
+
+/// Refuses what others still use, and an MDT alone (mgmt-R2).
+fn check(
+    map: &ClusterMap,
+    reports: &Reports,
+    found: &Found,
+    is_forced: bool,
+    now_ms: u64,
+) -> Result<(), Fault> {
+    let targets = found.targets(map);
+    let names = |some: &[&Target]| some.iter().map(|t| name_of(map, t)).collect::<Vec<_>>().join(", ");
+    let up: Vec<&Target> = targets.iter().copied().filter(|t| reports.is_up(t, now_ms)).collect();
+    let busy = |why: String| Err(Fault::new(Code::Busy, why));
+    match found {
+        Found::Target(_) => {
+            if let Some(mdt) = targets.iter().find(|t| t.is_mdt) {
+                let fs = map.fs(mdt.fs).map_or("?", |f| f.name.as_str());
+                let why = format!(
+                    "{} holds the names of file system {fs}, which is nothing without it; `stria fs remove {fs}` removes both",
+                    name_of(map, mdt)
+                );
+                return Err(Fault::new(Code::Invalid, why));
+            }
+            match up.is_empty() || is_forced {
+                true => Ok(()),
+                false => busy(format!("{} is up; stop its server first, or give --force", names(&up))),
+            }
+        }
+        Found::FileSystem(_) if !up.is_empty() => busy(format!(
+            "{} has targets that are up: {}; stop their servers first",
+            found.name(map),
+            names(&up)
+        )),
+        Found::Node(_) if !targets.is_empty() => busy(format!(
+            "{} has targets: {}; remove them first, or start them at another host",
+            found.name(map),
+            names(&targets)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Takes out a target, and its mirror with its last member.
+fn take_target(next: &mut ClusterMap, target: TargetId) {
+    next.targets.retain(|t| t.id != target);
+    for mirror in &mut next.mirrors {
+        mirror.members.retain(|member| *member != target);
+        if let Some(first) = mirror.members.first().filter(|_| mirror.primary == target) {
+            mirror.primary = *first;
+        }
+    }
+    let used = &mut next.ids_used;
+    used.target = used.target.max(target);
+    used.mirror =
+        next.mirrors.iter().filter(|m| m.members.is_empty()).map(|m| m.id).fold(used.mirror, Ord::max);
+    next.mirrors.retain(|m| !m.members.is_empty());
+}
+
+fn name_of(map: &ClusterMap, target: &Target) -> String {
+    target_name(map.fs(target.fs).map_or("?", |f| f.name.as_str()), target.is_mdt, target.index)
+}
+
+#[cfg(test)]
+mod tests;
