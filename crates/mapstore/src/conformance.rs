@@ -1,7 +1,7 @@
 //! The promises of every store, as one function that each implementation calls with a maker of an empty store.
 
 use types::{Epoch, FsId, MirrorId, NodeId, TargetId, Uuid};
-use wire::map::{ClusterMap, FileSystem, IdsUsed, Mirror, Node, Route, Target};
+use wire::map::{ClusterMap, FileSystem, IdRange, IdsUsed, Mirror, Node, Nodemap, Route, Squash, Target};
 
 use crate::{MapStore, StoreError};
 
@@ -39,6 +39,21 @@ pub fn sample(version: u64) -> ClusterMap {
         }],
         ids_used: IdsUsed { fs: FsId(4), node: NodeId(5), target: TargetId(6), mirror: MirrorId(7) },
         routes: vec![Route { to: "tcp1".into(), gateway: "10.0.0.9:7020@tcp0".into(), priority: 1 }],
+        nodemaps: vec![Nodemap {
+            name: "lab".into(),
+            priority: 2,
+            role: "client".into(),
+            node: "lab*".into(),
+            net: "tcp1".into(),
+            address: "10.1.0.0/16".into(),
+            ban: false,
+            read_only: true,
+            squash: Squash::Root,
+            squash_uid: 65_534,
+            squash_gid: 65_533,
+            uids: vec![IdRange { from: 1000, to: 5000, count: 10 }],
+            gids: vec![IdRange { from: 100, to: 600, count: 1 }],
+        }],
     }
 }
 

@@ -1,7 +1,7 @@
 //! The byte form of a stored map. The golden bytes are in the tests, the description in `docs/formats/map.md`.
 
 use types::crc::crc32c;
-use wire::map::{ClusterMap, IdsUsed, Route};
+use wire::map::{ClusterMap, IdsUsed, Nodemap, Route};
 use wire::{Malformed, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
@@ -68,11 +68,12 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     }
 }
 
-/// In form 1 the map ended behind its mirrors: entries were never removed, and there were no routes.
+/// In form 1 the map ended behind its mirrors: entries were never removed, and there were no routes and nodemaps.
 fn read_form_1(body: &[u8]) -> Result<ClusterMap, Malformed> {
     let mut whole = body.to_vec();
     IdsUsed::none().put(&mut whole);
     Vec::<Route>::new().put(&mut whole);
+    Vec::<Nodemap>::new().put(&mut whole);
     ClusterMap::from_bytes(&whole)
 }
 
@@ -96,26 +97,28 @@ mod tests {
 
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
-        "53545249414d415002000000000000000700000000000000fa0000002a69183907000000000000000100000001000000",
+        "53545249414d4150020000000000000007000000000000005d010000989e19aa07000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
         "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
         "000000010000000100000001000000010200000001000000010000000100000004000000050000000000000006000000",
-        "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000",
+        "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000010000000300",
+        "00006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e302f",
+        "3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000",
     ];
 
     #[test]
-    fn form_1_is_read_as_a_map_without_removals_and_routes() {
+    fn form_1_is_read_as_a_map_without_removals_routes_and_nodemaps() {
         let bytes: Vec<u8> = (0..GOLDEN_1.concat().len())
             .step_by(2)
             .map(|at| u8::from_str_radix(&GOLDEN_1.concat()[at..at + 2], 16).expect("hex"))
             .collect();
-        let want = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], ..sample(7) };
+        let want = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..sample(7) };
         assert_eq!(decode(&bytes), Ok(want));
         assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
     }
 
-    /// A file of the release before removals and routes.
+    /// A file of the release before removals, routes and nodemaps.
     const GOLDEN_1: &[&str] = &[
         "53545249414d415001000000000000000700000000000000c0000000f4da95ab07000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",

@@ -11,6 +11,7 @@ use wire::map::{ClusterMap, Target};
 use wire::mgmt::RegisterReply;
 
 use crate::Core;
+use crate::sessions::nodemap::Nodemaps;
 
 /// The MDT's view of a cluster map. A newer map replaces it as a whole.
 pub struct Joined {
@@ -32,6 +33,7 @@ pub struct Joined {
     pub primaries: HashMap<MirrorId, TargetId>,
     /// The highest id of a removed mirror.
     last_removed: MirrorId,
+    pub nodemaps: Nodemaps,
     pub fabric: Arc<Fabric>,
 }
 
@@ -54,6 +56,7 @@ impl Joined {
             are_osts_up: !map.targets.iter().any(is_down),
             primaries: mirrors.iter().map(|m| (m.id, m.primary)).collect(),
             last_removed: map.ids_used.mirror,
+            nodemaps: Arc::new(mgmt::nodemap::in_order(map)),
             fabric,
         })
     }
@@ -111,11 +114,19 @@ impl Core {
     pub fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
         let old = self.joined()?;
         if map.version > old.version {
-            self.joined.store(Some(Arc::new(Joined::new(map, old.fs, old.shard, old.fabric.clone())?)));
+            let mut joined = Joined::new(map, old.fs, old.shard, old.fabric.clone())?;
+            let has_same_nodemaps = joined.nodemaps == old.nodemaps;
+            if has_same_nodemaps {
+                joined.nodemaps = old.nodemaps.clone();
+            }
+            self.joined.store(Some(Arc::new(joined)));
             let mirror = map.mirror(self.volume.label().mirror);
             self.epoch.fetch_max(mirror.map_or(0, |m| m.epoch.0), Ordering::Relaxed);
             self.purged.on_new_map();
             self.bells.purge.ring();
+            if !has_same_nodemaps {
+                self.review_nodemaps();
+            }
         }
         Ok(())
     }

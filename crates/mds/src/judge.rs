@@ -1,14 +1,16 @@
 //! Credentials of a request: the one place that turns the claims of a session and of its request into the `Cred` that rules use.
 //!
-//! A session that may act for any user is believed, unless the MDT looks groups up itself or squashes root. Then each request is judged by
+//! A session that may act for any user is believed, unless the MDT looks groups up itself or squashes root, or a nodemap changes ids. Then each request is judged by
 //! the believed part of its `Cred`. A session of one user acts as that user, whatever its requests say.
 
 use std::collections::HashMap;
 use std::process::Command;
 use std::sync::Arc;
 
+use mgmt::nodemap::{caller, changes_ids};
 use parking_lot::Mutex;
 use types::Cred;
+use wire::map::Nodemap;
 
 use crate::Core;
 
@@ -72,14 +74,21 @@ pub struct Judged {
 
 impl Core {
     /// The credentials to judge a request by. `None`: its session is believed. `user`: the one user that the session may act for.
-    pub fn judged(&self, user: Option<&Cred>, call: u16, body: &[u8]) -> Option<Judged> {
-        if user.is_none() && !self.judges() {
+    pub fn judged(
+        &self,
+        user: Option<&Cred>,
+        nodemap: Option<&Nodemap>,
+        call: u16,
+        body: &[u8],
+    ) -> Option<Judged> {
+        let nodemap = nodemap.filter(|nodemap| changes_ids(nodemap));
+        if user.is_none() && nodemap.is_none() && !self.judges() {
             return None;
         }
         let is_anybody = user.is_none();
         // A request without credentials is the client's own, and has root's.
         let claimed = user.cloned().or_else(|| self.rules.claimed(call, body)).unwrap_or_else(Cred::root);
-        Some(Judged { cred: self.believed(claimed), is_anybody })
+        Some(Judged { cred: self.believed(claimed, nodemap), is_anybody })
     }
 
     /// True if requests of sessions that may act for any user are judged one by one.
@@ -91,8 +100,9 @@ impl Core {
     }
 
     /// The believed part of a claim. A mark that a kernel has checked the request is dropped, since this MDT checks it.
-    fn believed(&self, claimed: Cred) -> Cred {
+    fn believed(&self, claimed: Cred, nodemap: Option<&Nodemap>) -> Cred {
         let claimed = claimed.unchecked();
+        let claimed = nodemap.map_or_else(|| claimed.clone(), |nodemap| caller(nodemap, &claimed));
         let cred = match (&self.settings.groups, claimed.uid) {
             (Groups::Client, _) | (_, 0) => claimed,
             (Groups::Server(users), uid) => match self.groups_of(users.as_ref(), uid) {

@@ -2,6 +2,7 @@
 //! they show the executor's promises for any rules.
 
 use lease::Touch;
+use meta::ids::Ids;
 use meta::{Ctx, Txn, View};
 use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
 
@@ -30,6 +31,18 @@ pub trait Rules: Send + Sync {
     /// The credentials that a request claims.
     fn claimed(&self, _call: u16, _body: &[u8]) -> Option<Cred> {
         None
+    }
+    /// True if a node that may only read must not make the call.
+    fn is_change(&self, call: u16, _body: &[u8]) -> bool {
+        self.is_mutation(call) == Some(true)
+    }
+    /// The request with mapped ids; `None`: it has none.
+    fn request_ids(&self, _call: u16, _body: &[u8], _ids: &Ids<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+    /// The reply to `body` with mapped ids; `None`: it has none.
+    fn reply_ids(&self, _: u16, _body: &[u8], _reply: &[u8], _: &Ids<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
     }
     /// Makes a new name space.
     fn format(&self, txn: &mut dyn Txn, now: Time);
@@ -132,6 +145,21 @@ impl Rules for MetaRules {
     }
     fn claimed(&self, call: u16, body: &[u8]) -> Option<Cred> {
         meta::claimed(call, body)
+    }
+    fn is_change(&self, call: u16, body: &[u8]) -> bool {
+        meta::ids::is_change(call, body)
+    }
+    fn request_ids(&self, call: u16, body: &[u8], ids: &Ids<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        meta::ids::request_ids(call, body, ids)
+    }
+    fn reply_ids(
+        &self,
+        call: u16,
+        body: &[u8],
+        reply: &[u8],
+        ids: &Ids<'_>,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        meta::ids::reply_ids(call, body, reply, ids)
     }
     fn format(&self, txn: &mut dyn Txn, now: Time) {
         meta::format(txn, now)

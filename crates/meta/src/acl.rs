@@ -64,6 +64,14 @@ impl Acl {
         out
     }
 
+    /// Gives the named users (`true`) and groups other ids.
+    pub fn map_ids(&mut self, map: &dyn Fn(bool, u32) -> Result<u32, Fault>) -> Result<(), Fault> {
+        for entry in self.0.iter_mut().filter(|e| matches!(e.tag, USER | GROUP)) {
+            entry.id = map(entry.tag == USER, entry.id)?;
+        }
+        Ok(())
+    }
+
     /// Decodes entries to the end of `r`.
     fn get_entries(r: &mut Reader<'_>) -> Result<Acl, Malformed> {
         let mut entries = Vec::with_capacity(r.remaining() / 8);

@@ -18,6 +18,7 @@ pub mod flags;
 mod format;
 pub mod getattr;
 pub mod grow;
+pub mod ids;
 pub mod inline;
 pub mod inode;
 pub mod judge;

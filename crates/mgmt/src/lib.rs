@@ -12,10 +12,13 @@
 //! mgmt-I5: a target whose heartbeats arrive is not assigned to another host.
 //! mgmt-R1: a removal names one state of the map: its token holds for one entry and one version.
 //! mgmt-R2: a removal leaves no entry that names a removed one. A file system with OSTs keeps its MDT.
+//! mgmt-N1: a node takes the first nodemap that matches it, in the order of priority and then name (`nodemap.rs`).
+//! mgmt-N2: no two ranges of a nodemap have an id in common, on either side.
 
 mod client_view;
 mod create_fs;
 mod name;
+pub mod nodemap;
 mod register;
 mod remove;
 mod routes;

@@ -20,8 +20,8 @@ use pki::Role;
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{
-    ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap, GetMapReply, Heartbeat, HeartbeatReply, PlanRemoval,
-    Register, Remove,
+    ChangeNodemaps, ChangeNodemapsReply, ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap, GetMapReply,
+    Heartbeat, HeartbeatReply, PlanRemoval, Register, Remove,
 };
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
@@ -118,6 +118,10 @@ impl Mgs {
             ChangeRoutes::CALL => self.answer::<ChangeRoutes>(body, |state, req, _| {
                 state.change_routes(&req)?;
                 Ok(ChangeRoutesReply { version: state.map().version })
+            }),
+            ChangeNodemaps::CALL => self.answer::<ChangeNodemaps>(body, |state, req, _| {
+                state.change_nodemaps(&req)?;
+                Ok(ChangeNodemapsReply { version: state.map().version })
             }),
             CreateFs::CALL => self.answer::<CreateFs>(body, |state, req, _| state.create_fs(&req)),
             PlanRemoval::CALL => {

@@ -2,14 +2,14 @@
 
 use mapstore::{MapStore, StoreError};
 use mgmt::{
-    Fresh, Reports, apply_create_fs, apply_register, apply_removal, change_routes, next_states, plan_removal,
-    refuse_second_copy,
+    Fresh, Reports, apply_create_fs, apply_register, apply_removal, change_routes, next_states, nodemap,
+    plan_removal, refuse_second_copy,
 };
 use types::Fault;
-use wire::map::ClusterMap;
+use wire::map::{ClusterMap, Nodemap};
 use wire::mgmt::{
-    ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply, Register, RegisterReply,
-    Remove, RemoveReply,
+    ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply,
+    Register, RegisterReply, Remove, RemoveReply,
 };
 
 use crate::{fault, random};
@@ -69,6 +69,18 @@ impl State {
                 tracing::info!(to = route.to, gateway = route.gateway, "a route was {what}");
             }
         }
+        Ok(())
+    }
+
+    /// Adds, changes and removes nodemaps.
+    pub fn change_nodemaps(&mut self, request: &ChangeNodemaps) -> Result<(), Fault> {
+        self.change(|map| nodemap::change_nodemaps(map, request).map(|next| Some((next, ()))))?;
+        let names = |some: &[Nodemap]| some.iter().map(|n| n.name.as_str()).collect::<Vec<_>>().join(", ");
+        tracing::info!(
+            removed = names(&request.remove),
+            added = names(&request.add),
+            "nodemaps were changed"
+        );
         Ok(())
     }
 

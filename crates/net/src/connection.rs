@@ -17,6 +17,7 @@ use crate::channel::Channel;
 use crate::counts::Meter;
 use crate::hello::{HELLO_LEN, Kind};
 use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
+use crate::known::Endpoint;
 use crate::limits::{Seat, Share};
 use crate::line::Answered;
 use crate::live::Entry;
@@ -30,6 +31,7 @@ const BUSY_AND_MORE: u8 = 2;
 pub(crate) struct Connection {
     pub id: u64,
     pub channel: Channel,
+    pub endpoint: Endpoint,
     /// A queued answer holds the memory of its request, and more if it is longer.
     pub outgoing: Outgoing<(Share, Option<Share>)>,
     pub seat: Seat,
@@ -92,12 +94,13 @@ pub(crate) enum Read {
 }
 
 impl Connection {
-    pub fn new(id: u64, channel: Channel, seat: Seat, now_ms: u32) -> Connection {
+    pub fn new(id: u64, channel: Channel, endpoint: Endpoint, seat: Seat, now_ms: u32) -> Connection {
         let receiving =
             Receiving { greeting: Some(Vec::new()), rest: Vec::new(), incoming: Incoming::default() };
         Connection {
             id,
             channel,
+            endpoint,
             outgoing: Outgoing::default(),
             meter: seat.meter(),
             seat,

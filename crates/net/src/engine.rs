@@ -40,6 +40,7 @@ use crate::counts::{Way, add};
 use crate::hello::{HELLO_LEN, Hello, Kind, Status};
 use crate::hub::{refused, reply_to};
 use crate::incoming::Frame;
+use crate::known::Endpoint;
 use crate::limits::{Budget, Limits, Origin, Seat, Share};
 use crate::outgoing::{Bulk, Left, When};
 use crate::socket::{Gone, send_hello, tune};
@@ -221,7 +222,7 @@ impl Engine {
     }
 
     /// Takes a new connection, or refuses it.
-    pub fn welcome(&self, socket: Socket) {
+    pub fn welcome(&self, socket: Socket, net: &Arc<str>) {
         let socket = Arc::new(socket);
         let channel = match &self.trust {
             Some(trust) if !socket.local_addr().is_ok_and(|a| a.is_unix()) => {
@@ -232,11 +233,12 @@ impl Engine {
             }
             _ => Channel::plain(socket.clone()),
         };
+        let endpoint = Endpoint::of(&socket, net);
         let Some(seat) = self.budget.seat(Origin::of(&socket)) else {
             self.refuse(channel, Status::Full);
             return;
         };
-        if let Err(e) = self.enter(channel, seat) {
+        if let Err(e) = self.enter(channel, endpoint, seat) {
             tracing::debug!(nid = %self.nid, "a connection broke at once: {e}");
         }
     }
@@ -246,10 +248,10 @@ impl Engine {
         let _ = send_hello(&channel, &self.greeting(status));
     }
 
-    fn enter(&self, channel: Channel, seat: Seat) -> io::Result<()> {
+    fn enter(&self, channel: Channel, endpoint: Endpoint, seat: Seat) -> io::Result<()> {
         tune(&channel.socket, LINGER)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        self.watch_new(Arc::new(Connection::new(id, channel, seat, self.now_ms())))
+        self.watch_new(Arc::new(Connection::new(id, channel, endpoint, seat, self.now_ms())))
     }
 
     fn watch_new(&self, connection: Arc<Connection>) -> io::Result<()> {

@@ -1,8 +1,11 @@
 //! The other end of a connection, as its certificate names it.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use pki::{Identity, Owner, Role};
+use socket2::Socket;
 
 use crate::socket::Gone;
 
@@ -11,6 +14,29 @@ use crate::socket::Gone;
 pub struct Sender {
     pub role: Role,
     pub owner: Owner,
+}
+
+/// The place that a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The net on which it reached this process; `local0`: from this host without a net.
+    pub net: Arc<str>,
+    /// Over TCP: the address of the other end, which is the router's if one carries the connection.
+    pub address: Option<IpAddr>,
+}
+
+impl Endpoint {
+    /// In this process, or at its Unix socket.
+    pub fn local() -> Endpoint {
+        static NET: LazyLock<Arc<str>> = LazyLock::new(|| "local0".into());
+        Endpoint { net: NET.clone(), address: None }
+    }
+    pub(crate) fn of(socket: &Socket, net: &Arc<str>) -> Endpoint {
+        match socket.peer_addr().ok().and_then(|address| address.as_socket()) {
+            Some(address) => Endpoint { net: net.clone(), address: Some(address.ip().to_canonical()) },
+            None => Endpoint::local(),
+        }
+    }
 }
 
 /// Made once per connection, when the handshake ends.

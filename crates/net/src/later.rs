@@ -6,7 +6,7 @@ use pki::Identity;
 use types::{Buf, Code, Fault};
 use wire::{Flags, Header};
 
-use crate::known::{Known, Sender};
+use crate::known::{Endpoint, Known, Sender};
 use crate::line::{Answered, SendBack};
 
 /// Nearly every reply fits, so that its buffer does not grow (decision 0037).
@@ -35,6 +35,10 @@ pub(crate) trait Parking {
     }
     /// Lends what is known of the other end.
     fn with_known(&self, _look: &mut dyn FnMut(&Known)) {}
+    /// See `Answer::endpoint`.
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::local()
+    }
     /// See `Answer::line`.
     fn line(&self, answered: Answered) -> Option<Line>;
 }
@@ -104,6 +108,11 @@ impl<'a> Answer<'a> {
         self.parking?.sender()
     }
 
+    /// The place that the request comes from.
+    pub fn endpoint(&self) -> Endpoint {
+        self.parking.map_or_else(Endpoint::local, Parking::endpoint)
+    }
+
     /// pki-R1: refuses a call that the sender's role may not make. Without a certificate all calls are allowed.
     pub fn check_role(&self, call: u16) -> Result<(), Fault> {
         match self.sender() {
@@ -158,6 +167,9 @@ pub(crate) fn refuse(known: &Known, why: String) -> String {
 /// Lends a test's identity.
 #[cfg(any(test, feature = "testing"))]
 impl Parking for Known {
+    fn endpoint(&self) -> Endpoint {
+        Endpoint { net: "tcp0".into(), address: Some(std::net::Ipv4Addr::new(10, 0, 0, 7).into()) }
+    }
     fn park(&self) -> Option<Deliver> {
         None
     }

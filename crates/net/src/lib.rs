@@ -54,8 +54,7 @@ pub use fabric::Fabric;
 pub use hello::{HELLO_LEN, Hello, Kind, Status as HelloStatus, VERSION as HELLO_VERSION};
 pub use hub::Hub;
 #[cfg(any(test, feature = "testing"))]
-pub use known::Known;
-pub use known::Sender;
+pub use known::{Endpoint, Known, Sender};
 pub use limits::Limits;
 pub use server::Server;
 

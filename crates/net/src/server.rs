@@ -15,6 +15,7 @@ use socket2::{SockAddr, Socket};
 
 use crate::engine::Engine;
 use crate::nid::{Address, Nid, socket_for};
+use crate::routes::net_of;
 use crate::{Hub, Limits};
 
 /// How often the accepting thread looks after old connections, and whether it should stop.
@@ -108,9 +109,10 @@ impl Server {
         let server = Server { engine: engine.clone(), ears, accepting: Mutex::default() };
         for ear in &server.ears {
             let (engine, listener) = (engine.clone(), ear.listener.clone());
+            let net: Arc<str> = net_of(&ear.nid).into();
             let thread = std::thread::Builder::new()
                 .name("accept".into())
-                .spawn(move || accept(&engine, &listener))?;
+                .spawn(move || accept(&engine, &listener, &net))?;
             server.accepting.lock().push(thread);
         }
         Ok(server)
@@ -228,11 +230,11 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
     }
 }
 
-fn accept(engine: &Arc<Engine>, listener: &Socket) {
+fn accept(engine: &Arc<Engine>, listener: &Socket, net: &Arc<str>) {
     let mut swept = Instant::now();
     while !engine.is_stopping() {
         match listener.accept() {
-            Ok((socket, _)) => engine.welcome(socket),
+            Ok((socket, _)) => engine.welcome(socket, net),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
             Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
             Err(_) if engine.is_stopping() => return,

@@ -38,6 +38,7 @@ impl Core {
         self.take_identity(reply, fs.uuid)?;
         assert!(self.store.label().target == reply.target, "the superblock names the target that is served");
         self.store.set_epoch(reply.epoch);
+        self.set_nodemaps(&reply.map);
         *self.joined.write() = Some(Arc::new(joined));
         Ok(())
     }

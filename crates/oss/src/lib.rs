@@ -19,6 +19,7 @@ mod glimpse;
 mod grant;
 mod joined;
 mod list;
+mod nodemap;
 mod ost;
 mod owners;
 mod punch;
@@ -48,6 +49,7 @@ use parking_lot::{Mutex, RwLock};
 use store::{DamageKind, Engine, ObjectStore};
 use types::{Fault, Incarnation};
 use wire::Header;
+use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
 
 pub use format::FormatSpec;
@@ -78,6 +80,7 @@ pub(crate) struct Core {
     slot_locks: Vec<Mutex<()>>,
     ranges: range::RangeLocks,
     owners: owners::Owners,
+    guests: nodemap::Guests,
     settings: Settings,
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
@@ -136,6 +139,7 @@ impl Ost {
             joined: RwLock::default(),
             ranges: Default::default(),
             owners: Default::default(),
+            guests: Default::default(),
             slot_locks: (0..SLOT_LOCKS).map(|_| Mutex::default()).collect(),
             settings,
             bell: Default::default(),
@@ -157,6 +161,11 @@ impl Ost {
     /// superblock; later ones refuse a different identity.
     pub fn join(&self, reply: &RegisterReply) -> Result<(), Fault> {
         self.core.join(reply)
+    }
+
+    /// Takes a newer cluster map, for its nodemaps.
+    pub fn set_map(&self, map: &ClusterMap) {
+        self.core.set_nodemaps(map);
     }
 
     /// Makes all acknowledged requests durable.

@@ -38,7 +38,9 @@ impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         answer.bulk.clear();
         let mut reply = Vec::new();
-        let outcome = self.admit_sender(head, body, answer).and_then(|()| match head.call {
+        let outcome =
+            self.admit_sender(head, body, answer).and_then(|()| self.admit_node(head, body, answer));
+        let outcome = outcome.and_then(|()| match head.call {
             Flush::CALL => self.on_flush(head, answer),
             _ => self.dispatch(head, body, bulk, answer.bulk, &mut reply).map(Some),
         });
@@ -155,7 +157,7 @@ impl Core {
     }
 }
 
-fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
+pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
     T::from_bytes(body)
         .map_err(|Malformed(what)| Fault::new(Code::BadRequest, format!("the request's body: {what}")))
 }

@@ -70,6 +70,7 @@ impl Core {
         self.store.end_session(d.session)?;
         self.ranges.forget(d.session);
         self.owners.forget(d.session);
+        self.guests.forget(d.session);
         Empty {}.put(reply);
         Ok(Served::READ)
     }

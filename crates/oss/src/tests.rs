@@ -5,6 +5,7 @@ mod damage;
 mod exactly_once;
 mod grants;
 mod life;
+mod nodemap;
 mod ost;
 mod owners;
 mod scrub;

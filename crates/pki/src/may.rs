@@ -61,7 +61,7 @@ rows! {
     ADMINS:
         object::{DamageClear, ScrubControl},
         mdt::{EvictSession},
-        mgmt::{ChangeRoutes, CreateFs, PlanRemoval, Remove},
+        mgmt::{ChangeNodemaps, ChangeRoutes, CreateFs, PlanRemoval, Remove},
         router::{RouterStat, RouterDrain},
         check::{Repair, CopyOut},
         changelog::{RegisterConsumer, DeregisterConsumer, ReadChanges, AckChanges};

@@ -2,7 +2,7 @@
 
 use types::*;
 
-use crate::codec::bodies;
+use crate::codec::{bodies, numbered};
 
 bodies! {
     ClusterMap {
@@ -15,7 +15,33 @@ bodies! {
         ids_used: IdsUsed,
         /// Ways between nets.
         routes: Vec<Route>,
+        /// Treatment of clients by certificate or address.
+        nodemaps: Vec<Nodemap>,
     }
+    /// Treatment of the nodes that it matches. A node takes the first match in the order of priority, then name. An empty text matches all.
+    Nodemap {
+        name: String,
+        /// The lowest number comes first.
+        priority: u32,
+        /// Role of the certificate.
+        role: String,
+        /// Node name of the certificate; `*` stands for any characters.
+        node: String,
+        /// Net on which the server was reached, `local0` for its own host.
+        net: String,
+        /// `ADDRESS/BITS`.
+        address: String,
+        ban: bool,
+        read_only: bool,
+        squash: Squash,
+        /// User and group of squashed callers, and of ids that no range has.
+        squash_uid: u32,
+        squash_gid: u32,
+        uids: Vec<IdRange>,
+        gids: Vec<IdRange>,
+    }
+    /// Ids `from`, `from + 1`, ... of the client are `to`, `to + 1`, ... of the file system, `count` of them.
+    IdRange { from: u32, to: u32, count: u32 }
     /// A router that carries circuits from the net of `gateway` to the net `to`.
     Route {
         to: String,
@@ -60,6 +86,15 @@ bodies! {
     Mirror { id: MirrorId, fs: FsId, is_mdt: bool, epoch: Epoch, members: Vec<TargetId>, primary: TargetId }
 }
 
+numbered! {
+    /// Callers that become one user.
+    Squash, "squash" {
+        None = 0,
+        Root = 1,
+        All = 2,
+    }
+}
+
 impl IdsUsed {
     pub fn none() -> IdsUsed {
         IdsUsed { fs: FsId(0), node: NodeId(0), target: TargetId(0), mirror: MirrorId(0) }
@@ -76,6 +111,7 @@ impl ClusterMap {
             mirrors: vec![],
             ids_used: IdsUsed::none(),
             routes: vec![],
+            nodemaps: vec![],
         }
     }
     /// True if the mirror was in the map and its last target was removed. False for one that is newer than this map.

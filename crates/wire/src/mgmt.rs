@@ -3,7 +3,7 @@
 use types::*;
 
 use crate::codec::{bodies, calls, numbered};
-use crate::map::{ClusterMap, Route};
+use crate::map::{ClusterMap, Nodemap, Route};
 
 bodies! {
     /// Registers a target at its start. A new one (id 0) gets an id, an index and a mirror; the first MDT of a new name makes its file
@@ -30,6 +30,9 @@ bodies! {
     /// Takes routes out of the map and adds others. With `priority` ignored, a route to be removed must be there, and one to be added must not.
     ChangeRoutes { remove: Vec<Route>, add: Vec<Route> }
     ChangeRoutesReply { version: u64 }
+    /// Takes nodemaps out of the map and adds others, in one step. One to be removed must be there unchanged.
+    ChangeNodemaps { remove: Vec<Nodemap>, add: Vec<Nodemap> }
+    ChangeNodemapsReply { version: u64 }
     /// Asks what a removal takes out of the map. Nothing is changed. `name`: a name, or an id in decimal digits.
     PlanRemoval { kind: RemovalKind, name: String, force: bool }
     /// `refused`: why it is not carried out now; otherwise `token` confirms it. `targets` are those that leave the map, or keep their node in it.
@@ -59,4 +62,5 @@ calls! {
     0x0411 Remove => RemoveReply, read;
     0x0412 CreateFs => CreateFsReply, read;
     0x0420 ChangeRoutes => ChangeRoutesReply, read;
+    0x0430 ChangeNodemaps => ChangeNodemapsReply, read;
 }

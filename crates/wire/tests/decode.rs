@@ -53,7 +53,7 @@ macro_rules! all_types {
                 object::LockRange, object::UnlockRange, object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
-                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat, mgmt::ChangeRoutes, router::RouterStat, router::RouterDrain,
+                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, router::RouterStat, router::RouterDrain,
                 mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
@@ -67,7 +67,7 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror, map::IdsUsed, map::Route, router::RouterRow, router::RouterSample, router::RouterFlow,
+                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror, map::IdsUsed, map::Route, map::Nodemap, map::IdRange, map::Squash, router::RouterRow, router::RouterSample, router::RouterFlow,
                 mgmt::RemovalKind,
             }
         }

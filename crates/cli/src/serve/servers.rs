@@ -286,8 +286,11 @@ impl Target {
     fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
         match self {
             Target::Mdt(t) => t.set_map(map),
-            // An OST needs no other target.
-            Target::Ost(_) => Ok(()),
+            // An OST needs no other target, only the nodemaps.
+            Target::Ost(t) => {
+                t.set_map(map);
+                Ok(())
+            }
         }
     }
     fn stop(&self) -> Result<(), Fault> {

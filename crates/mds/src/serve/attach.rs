@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use net::Answer;
+use pki::Role;
 use types::{Code, Fault, Fid, Seq, SessionId, Uuid};
 use wire::Empty;
 use wire::Flags;
@@ -17,6 +18,7 @@ use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 use crate::Core;
 use crate::records::ids::no_lease;
 use crate::records::look::look_around;
+use crate::sessions::nodemap::Place;
 use crate::sessions::overdue::OVERDUE_MS;
 use crate::sessions::owner::Holder;
 use crate::sessions::shared::Doom;
@@ -33,6 +35,8 @@ const ORPHANS_AT_ONCE: usize = 4096;
 pub const SESSIONS_MAX: usize = 32_768;
 /// Clients that a refusal names.
 const NAMED_MAX: usize = 4;
+
+const SILENT: &str = "the MDT heard nothing of the client, or waited too long for it";
 
 /// How a session ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,11 +61,19 @@ impl Core {
                 ),
             ));
         }
+        // mds-N1, mds-N2. An observer of a server or administrator acts for the file system.
+        let place = Place::of(answer, &joined.nodemaps);
+        let is_trusted = answer.sender().is_some_and(|s| matches!(s.role, Role::Server | Role::Admin));
+        if !(req.observer && is_trusted) {
+            place.check_ban()?;
+        }
+        let changes_ids = place.changes_ids();
         if req.observer {
-            return Ok(self.attach_reply(SessionId(0), vec![], Mac::default()));
+            return Ok(self.attach_reply(SessionId(0), vec![], Mac::default(), changes_ids));
         }
         let now_ms = self.clock.boot_ms();
         let session = self.find_or_begin(req, answer)?;
+        session.place.store(Some(Arc::new(place)));
         session.renew_lease(now_ms);
         session.has_attached.store(true, Ordering::SeqCst);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
@@ -73,7 +85,7 @@ impl Core {
         let slots = self.executor.lead().slots.sequences(session.id);
         let owner = session.holder.as_ref().map_or([0; 16], |holder| holder.owner.0);
         let ticket = object::ticket::make(&joined.secret, session.id, owner);
-        Ok(self.attach_reply(session.id, slots, ticket))
+        Ok(self.attach_reply(session.id, slots, ticket, changes_ids))
     }
 
     fn find_or_begin(&self, req: &Attach, answer: &Answer<'_>) -> Result<Arc<Session>, Fault> {
@@ -195,7 +207,13 @@ impl Core {
         Ok(session)
     }
 
-    fn attach_reply(&self, session: SessionId, slots: Vec<u32>, ticket: Mac) -> AttachReply {
+    fn attach_reply(
+        &self,
+        session: SessionId,
+        slots: Vec<u32>,
+        ticket: Mac,
+        changes_ids: bool,
+    ) -> AttachReply {
         AttachReply {
             session,
             slots,
@@ -203,7 +221,7 @@ impl Core {
             last_seq: self.volume.last_seq(),
             session_ttl_ms: self.session_ttl_ms() as u32,
             mode: self.sharers.mode(),
-            judges: self.judges(),
+            judges: self.judges() || changes_ids,
             knows_groups: self.knows_groups(),
             own_locks: self.locks.are_own_of(session),
             ticket,
@@ -253,7 +271,7 @@ impl Core {
             match asking == req.session {
                 true => self.end_session(req.session)?,
                 // The caller knows that its process is gone.
-                false => self.evict_as(req.session, End::Dead)?,
+                false => self.evict_as(req.session, End::Dead, SILENT)?,
             }
         }
         Ok(Empty {})
@@ -316,10 +334,15 @@ impl Core {
     /// Ends a session whose client did not detach. Unflushed sizes that it reported are not trusted any more, so a new era begins: after its
     /// last request, and before its leases go to sessions that wait for them.
     pub fn evict(&self, id: SessionId) -> Result<(), Fault> {
-        self.evict_as(id, End::Evicted)
+        self.evict_as(id, End::Evicted, SILENT)
     }
 
-    fn evict_as(&self, id: SessionId, end: End) -> Result<(), Fault> {
+    /// As `evict`, for another reason than silence.
+    pub fn evict_because(&self, id: SessionId, why: &str) -> Result<(), Fault> {
+        self.evict_as(id, End::Evicted, why)
+    }
+
+    fn evict_as(&self, id: SessionId, end: End, why: &str) -> Result<(), Fault> {
         // If this fails, the session stays and is evicted later.
         self.begin_era()?;
         let session = self.sessions.get(id);
@@ -329,8 +352,7 @@ impl Core {
         session.iter().for_each(|session| self.leases.evicted(session.id, session.lease_ends_ms()));
         ended?;
         if let Some(session) = session {
-            let why = "the MDT heard nothing of the client, or waited too long for it".into();
-            session.notices.push(&Evicted { why });
+            session.notices.push(&Evicted { why: why.into() });
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use meta::Space;
 use net::Answer;
 use types::{Buf, Code, Cred, Fault, Seq, SessionId};
 use wire::batch::{ANSWER_BYTES_MAX, BATCH_BYTES_MAX, Batch, OPS_MAX, Op};
+use wire::map::Nodemap;
 use wire::meta::OpenRead;
 use wire::shared::Enter;
 use wire::{Flags, Header, ReplyHead, Request, Wire};
@@ -36,6 +37,14 @@ enum Way {
     OpenRead,
 }
 
+/// The sender of a batch.
+#[derive(Clone, Copy)]
+struct By<'a> {
+    /// The one user that the session may act for.
+    user: Option<&'a Cred>,
+    nodemap: Option<&'a Nodemap>,
+}
+
 impl Core {
     pub fn on_batch(
         &self,
@@ -43,6 +52,7 @@ impl Core {
         body: &[u8],
         mut bulk: &[u8],
         answer: &mut Answer<'_>,
+        nodemap: Option<&Nodemap>,
     ) -> Result<(), Fault> {
         // 1. mds-B1.
         if body.len() > BATCH_BYTES_MAX {
@@ -59,6 +69,7 @@ impl Core {
             // Read once for the whole batch: if the session ended in between, later operations would run with another user's rights.
             user = self.sessions.one_user(head.session)?;
         }
+        let by = By { user: user.as_ref(), nodemap };
         if ways.contains(&Way::Mutate) {
             if head.session == SessionId(0) {
                 return Err(refuse_observer());
@@ -79,11 +90,9 @@ impl Core {
             let (bulk_of_run, rest) = bulk.split_at(own);
             match way {
                 _ if answers.is_full => run.iter().for_each(|_| answers.too_much()),
-                Way::Mutate => {
-                    self.mutate_all(head, user.as_ref(), (run, bulk_of_run), &joined, &mut answers)
-                }
-                Way::Read => self.read_all(head, user.as_ref(), run, &joined, &mut answers),
-                Way::OpenRead => run.iter().for_each(|op| self.open_one(head, op, &mut answers)),
+                Way::Mutate => self.mutate_all(head, by, (run, bulk_of_run), &joined, &mut answers),
+                Way::Read => self.read_all(head, by, run, &joined, &mut answers),
+                Way::OpenRead => run.iter().for_each(|op| self.open_one(head, by, op, &mut answers)),
             }
             assert!(len > 0, "each run has an operation");
             (at, bulk) = (at + len, rest);
@@ -119,28 +128,36 @@ impl Core {
     fn mutate_all(
         &self,
         head: &Header,
-        user: Option<&Cred>,
+        by: By<'_>,
         (ops, mut bulk): (&mut [Op], &[u8]),
         joined: &Joined,
         answers: &mut Answers<'_, '_>,
     ) {
-        let mut asks = Vec::with_capacity(ops.len());
+        let (mut asks, mut refused) = (Vec::with_capacity(ops.len()), Vec::with_capacity(ops.len()));
+        let mut bodies = Vec::with_capacity(ops.len());
         for op in ops.iter_mut() {
             let (own, rest) = bulk.split_at(op.bulk_len as usize);
-            let Op { call, slot, sequence, .. } = *op;
-            let judged = self.judged(user, call, &op.body);
-            let head = Header { call, slot, sequence, ..*head };
-            asks.push(OwnAsk {
-                head,
-                body: std::mem::take(&mut op.body.0),
-                bulk: own.to_vec(),
-                judged,
-                forgot: vec![],
-            });
             bulk = rest;
+            let Op { call, slot, sequence, .. } = *op;
+            let body = std::mem::take(&mut op.body.0);
+            let may = self.check_may_change(by.nodemap, call, &body);
+            match may.and_then(|()| Ok(self.request_ids(by.nodemap, call, &body)?.into_owned())) {
+                Err(fault) => refused.push(Some(fault)),
+                Ok(body) => {
+                    refused.push(None);
+                    let judged = self.judged(by.user, by.nodemap, call, &body);
+                    let head = Header { call, slot, sequence, ..*head };
+                    bodies.push((call, by.nodemap.map(|_| body.clone()).unwrap_or_default()));
+                    asks.push(OwnAsk { head, body, bulk: own.to_vec(), judged, forgot: vec![] });
+                }
+            }
         }
-        let mut carried = self.carry_out_all(head.session, asks, joined);
-        assert_eq!(carried.len(), ops.len(), "mds-B2: each operation has one outcome");
+        let count = asks.len();
+        let mut carried = match count {
+            0 => vec![],
+            _ => self.carry_out_all(head.session, asks, joined),
+        };
+        assert_eq!(carried.len(), count, "mds-B2: each operation has one outcome");
         // mds-M7: one flush for the batch.
         if carried.iter().flatten().any(|c| c.must_flush)
             && let Err(fault) = self.flush_let_changes()
@@ -148,9 +165,20 @@ impl Core {
             carried.iter_mut().for_each(|c| *c = Err(fault.clone()));
         }
         answers.flushed_seq = self.volume.flushed_seq();
-        for carried in carried {
-            match carried {
-                Ok(Carried { done, .. }) => answers.done(done.seq, &done.reply, &[]),
+        let mut carried = carried.into_iter().zip(bodies);
+        for refused in refused {
+            let outcome = match refused {
+                Some(fault) => Err(fault),
+                None => {
+                    let (carried, (call, body)) = carried.next().expect("each operation has an outcome");
+                    carried.and_then(|Carried { done, .. }| {
+                        let mapped = self.reply_ids(by.nodemap, call, &body, &done.reply)?;
+                        Ok((done, mapped))
+                    })
+                }
+            };
+            match outcome {
+                Ok((done, mapped)) => answers.done(done.seq, mapped.as_deref().unwrap_or(&done.reply), &[]),
                 Err(fault) => answers.refused(&fault),
             }
         }
@@ -160,7 +188,7 @@ impl Core {
     fn read_all(
         &self,
         head: &Header,
-        user: Option<&Cred>,
+        by: By<'_>,
         ops: &[Op],
         joined: &Joined,
         answers: &mut Answers<'_, '_>,
@@ -172,7 +200,7 @@ impl Core {
                 answers.too_much();
                 continue;
             }
-            let judged = self.judged(user, op.call, &op.body);
+            let judged = self.judged(by.user, by.nodemap, op.call, &op.body);
             let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
             let said = until_loaded(&self.kv, &mut || {
                 reply.clear();
@@ -184,20 +212,26 @@ impl Core {
                 // mds-V1.
                 view.finish().map(|()| said)
             });
-            match said.flatten() {
+            let said = said.flatten().and_then(|()| {
+                if let Some(mapped) = self.reply_ids(by.nodemap, op.call, &op.body, &reply)? {
+                    reply = mapped;
+                }
+                Ok(())
+            });
+            match said {
                 Ok(()) => answers.done(Seq(0), &reply, &bulk),
                 Err(fault) => answers.refused(&fault),
             }
         }
     }
 
-    fn open_one(&self, head: &Header, op: &Op, answers: &mut Answers<'_, '_>) {
+    fn open_one(&self, head: &Header, by: By<'_>, op: &Op, answers: &mut Answers<'_, '_>) {
         if answers.is_full {
             return answers.too_much();
         }
         let (mut bulk, head) = (Buf::new(), Header { call: op.call, ..*head });
         let mut alone = Answer::new(head, &mut bulk);
-        match self.on_read(&head, &op.body, &mut alone) {
+        match self.on_read(&head, &op.body, &mut alone, by.nodemap) {
             Ok(()) => answers.whole(&alone.body, alone.bulk),
             Err(fault) => answers.refused(&fault),
         }

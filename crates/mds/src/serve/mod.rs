@@ -22,6 +22,8 @@ use wire::{Empty, Header, ReplyHead, Request, Wire};
 
 use crate::Core;
 use crate::reply::{Done, parse, plain};
+use crate::sessions::makers;
+use crate::sessions::nodemap::tells_all;
 
 impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
@@ -75,6 +77,8 @@ impl Core {
         }
         answer.check_role(head.call)?;
         self.check_owner(head.session, answer)?;
+        let nodemap = self.nodemap_of(head, answer)?;
+        let nodemap = nodemap.as_deref();
         let done = match head.call {
             Attach::CALL => self.on_attach(&parse(body)?, answer).map(plain),
             Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
@@ -97,6 +101,7 @@ impl Core {
                 self.on_close(head.session, &parse(body)?).map(plain)
             }
             CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
+            LeaseDir::CALL if tells_all(nodemap) => Ok(plain(makers::NONE)),
             LeaseDir::CALL => self.on_lease_dir(head, &parse(body)?).map(plain),
             LeaveDir::CALL => self.on_leave_dir(head.session, &parse(body)?).map(plain),
             WatchDir::CALL => self.on_watch_dir(head, &parse(body)?).map(plain),
@@ -109,17 +114,17 @@ impl Core {
             MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
             MdtLeases::CALL => self.on_leases(&parse(body)?).map(plain),
             EvictSession::CALL => self.on_evict(&parse(body)?).map(plain),
-            Batch::CALL => return self.on_batch(head, body, bulk, answer).map(|()| None),
+            Batch::CALL => return self.on_batch(head, body, bulk, answer, nodemap).map(|()| None),
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
             Counts::CALL if self.rules.counts() => {
                 self.await_makers(head.session, head.call, body)?;
-                self.on_counts(head, body)
+                self.on_counts(head, body, nodemap)
             }
             call => match self.rules.is_mutation(call) {
-                Some(true) => self.on_mutation(head, body, bulk, answer),
-                Some(false) => return self.on_read(head, body, answer).map(|()| None),
+                Some(true) => self.on_mutation(head, body, bulk, answer, nodemap),
+                Some(false) => return self.on_read(head, body, answer, nodemap).map(|()| None),
                 None => {
                     Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))
                 }

@@ -2,6 +2,7 @@
 
 use net::Answer;
 use types::{Fault, SessionId};
+use wire::map::Nodemap;
 use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
 
@@ -17,6 +18,7 @@ impl Core {
         body: &[u8],
         bulk: &[u8],
         answer: &mut Answer<'_>,
+        nodemap: Option<&Nodemap>,
     ) -> Result<Done, Fault> {
         let joined = self.joined()?;
         self.check_incarnation(head)?;
@@ -24,6 +26,9 @@ impl Core {
             return Err(refuse_observer());
         }
         self.check_session(head.session)?;
+        self.check_may_change(nodemap, head.call, body)?;
+        let mapped = self.request_ids(nodemap, head.call, body)?;
+        let body = &*mapped;
         // A replay restores changes of its session. The session reports its sections by `Hold`.
         let is_replay = head.flags & Flags::REPLAY != 0;
         if !is_replay {
@@ -45,7 +50,7 @@ impl Core {
         let body = if is_entry { &granted } else { body };
         // Before the executor, since groups may have to be looked up.
         let user = self.sessions.one_user(head.session)?;
-        let judged = self.judged(user.as_ref(), head.call, body);
+        let judged = self.judged(user.as_ref(), nodemap, head.call, body);
         // mds-L1: before the executor, so that a later change of another session meets the grant.
         let leased = self.lease_of_change(head, body);
         let forgot = Forgot::new();
@@ -55,7 +60,11 @@ impl Core {
             let Enter { fid, token, .. } = parse(body)?;
             self.sharers.let_go(head.session, fid, token);
         }
-        let Carried { done, must_flush, is_repeat } = carried?;
+        let Carried { mut done, must_flush, is_repeat } = carried?;
+        // The slot keeps the ids of the file system, so that a repeat is mapped once.
+        if let Some(reply) = self.reply_ids(nodemap, head.call, body, &done.reply)? {
+            done.reply = reply.into();
+        }
         if !is_repeat {
             answer.head.flags |= leased;
         }

@@ -1,13 +1,15 @@
 //! Requests that change nothing. They run over the published state and wait for no other request.
 //!
 //! mds-RD1: a request writes only memory of its own thread: its answer, its reader slot of the table, and guards of pointers. Shared memory is
-//!     written only by changes, by the first grant of a lease, and a session's `seen_ms` a few times per second.
+//!     written only by changes, by the first grant of a lease, and a session's `seen_ms` a few times per second. A session with a nodemap
+//!     counts its references.
 
 use std::cell::Cell;
 
 use meta::Space;
 use net::Answer;
 use types::{Fault, Seq, SessionId};
+use wire::map::Nodemap;
 use wire::meta::{OpenRead, OpenReadReply};
 use wire::{Header, ReplyHead, Request, Wire};
 
@@ -20,7 +22,13 @@ use crate::reply::refuse_observer;
 use crate::sessions::shared::Doom;
 
 impl Core {
-    pub fn on_read(&self, head: &Header, body: &[u8], answer: &mut Answer<'_>) -> Result<(), Fault> {
+    pub fn on_read(
+        &self,
+        head: &Header,
+        body: &[u8],
+        answer: &mut Answer<'_>,
+        nodemap: Option<&Nodemap>,
+    ) -> Result<(), Fault> {
         let joined = self.joined.load();
         let joined = joined.as_deref().ok_or_else(not_joined)?;
         self.check_incarnation(head)?;
@@ -39,7 +47,7 @@ impl Core {
         answer.head.flags |= self.lease_of_read(head, body)?;
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
-        let (judged, doom) = (self.judged(user, head.call, body), Doom::new(&self.sharers));
+        let (judged, doom) = (self.judged(user, nodemap, head.call, body), Doom::new(&self.sharers));
         // A read adds nothing, so free space does not matter. No read rule draws a lease number or marks a file for unlink.
         let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
         let lease_high = Cell::new(0);
@@ -50,7 +58,12 @@ impl Core {
                     answer.bulk.clear();
                     self.rules.read(ctx, view, head.call, body, &mut answer.body, answer.bulk)
                 })?
-            })
+            })?;
+            if let Some(mapped) = self.reply_ids(nodemap, head.call, body, &answer.body[head_bytes..])? {
+                answer.body.truncate(head_bytes);
+                answer.body.extend(mapped);
+            }
+            Ok(())
         };
         ask(answer)?;
         if head.call != OpenRead::CALL || !self.sharers.is_sharing() {

@@ -38,7 +38,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(1);
 /// A number above it is not one that an MDT gave.
 const NUMBER_MAX: u64 = u64::MAX >> 1;
 
-const NONE: LeaseDirReply = LeaseDirReply { first: Fid(0), count: 0, inline_max: 0, number: 0 };
+pub const NONE: LeaseDirReply = LeaseDirReply { first: Fid(0), count: 0, inline_max: 0, number: 0 };
 
 pub struct Makers {
     count: AtomicUsize,

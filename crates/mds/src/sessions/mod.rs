@@ -10,6 +10,7 @@ pub mod grace;
 pub mod leases;
 pub mod locks;
 pub mod makers;
+pub mod nodemap;
 pub mod overdue;
 pub mod owner;
 pub mod shared;
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use meta::View;
 use net::notices::Outbox;
 use parking_lot::Mutex;
@@ -60,6 +61,8 @@ pub struct Session {
     pub has_attached: AtomicBool,
     /// mds-L4: when its lease was renewed last, boot time.
     leased_ms: AtomicU64,
+    /// mds-N1; `None`: no request came since this start.
+    pub place: ArcSwapOption<nodemap::Place>,
     /// Notices to the client.
     pub notices: Arc<Outbox>,
 }
@@ -84,6 +87,7 @@ impl Session {
             was_lock_refused: AtomicBool::new(false),
             has_attached: AtomicBool::new(false),
             leased_ms: AtomicU64::new(0),
+            place: ArcSwapOption::empty(),
             notices: Outbox::new(),
         }
     }

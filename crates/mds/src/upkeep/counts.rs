@@ -6,6 +6,7 @@ use kv::{Batch, Change, Engine, Value};
 use meta::counts::{Changed, FOLD_MAX, Learned, Pending, Recount, begun};
 use types::{Fault, Key, Seq, SessionId};
 use wire::Header;
+use wire::map::Nodemap;
 
 use crate::Core;
 use crate::executor::draft::Draft;
@@ -41,7 +42,7 @@ impl Core {
     }
 
     /// The call `Counts`: counts of the newest state, with pending ones.
-    pub fn on_counts(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
+    pub fn on_counts(&self, head: &Header, body: &[u8], nodemap: Option<&Nodemap>) -> Result<Done, Fault> {
         self.joined()?;
         self.check_incarnation(head)?;
         let mut user = None;
@@ -52,7 +53,7 @@ impl Core {
         }
         let mut req: wire::meta::Counts = parse(body)?;
         // meta-J1: the judged credentials replace those of the request.
-        if let Some(judged) = self.judged(user.as_ref(), head.call, body) {
+        if let Some(judged) = self.judged(user.as_ref(), nodemap, head.call, body) {
             req.cred = judged.cred;
         }
         let reply = until_loaded(&self.kv, &mut || {

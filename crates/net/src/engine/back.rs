@@ -13,6 +13,7 @@ use super::{Engine, reply_to};
 use crate::connection::Connection;
 use crate::counts::Way;
 use crate::incoming::Frame;
+use crate::known::Endpoint;
 use crate::later::Answer;
 use crate::limits::{Limits, Origin, Share};
 use crate::line::{ANSWER_MAX, Answered, SendBack};
@@ -67,8 +68,10 @@ impl Engine {
             .ok_or_else(|| io::Error::other("too many lines"))?;
         tune(&channel.socket, super::LINGER)?;
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let connection =
-            Connection::new(id, channel, seat, self.now_ms()).dialled(entry, meter, heard, answered);
+        // No service is asked for the endpoint of a server that this process dialled.
+        let endpoint = Endpoint::local();
+        let connection = Connection::new(id, channel, endpoint, seat, self.now_ms())
+            .dialled(entry, meter, heard, answered);
         let connection = Arc::new(connection);
         let line = Back::line(self, &connection);
         self.watch_new(connection)?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::Engine;
 use crate::Line;
 use crate::connection::{Connection, UnderWay};
-use crate::known::{Known, Sender};
+use crate::known::{Endpoint, Known, Sender};
 use crate::later::{Deliver, Parking};
 use crate::limits::Share;
 use crate::line::Answered;
@@ -62,6 +62,12 @@ impl Parking for AtWorker<'_> {
         place.as_ref().and_then(|(connection, ..)| connection.channel.known()).into_iter().for_each(look);
     }
 
+    fn endpoint(&self) -> Endpoint {
+        self.place
+            .borrow()
+            .as_ref()
+            .map_or_else(Endpoint::local, |(connection, ..)| connection.endpoint.clone())
+    }
     fn line(&self, answered: Answered) -> Option<Line> {
         let place = self.place.borrow();
         self.engine.line(&place.as_ref()?.0, answered)

@@ -1,0 +1,280 @@
+//! mds-N1 to mds-N4: banned, read-only and squashed nodes, and mapped ids.
+
+use net::{Answer, Known, Service};
+use pki::{Identity, Serial};
+use types::*;
+use wire::batch::{Batch, BatchReply, Op};
+use wire::codec::Bytes;
+use wire::map::{IdRange, Nodemap, Squash};
+use wire::meta::*;
+use wire::session::{Attach, AttachReply, Claims, Detach, TargetStat};
+use wire::{Header, ReplyHead, Request, Wire, decode_reply};
+
+use super::meta_rules::{create, fresh};
+use super::rig::{FS_UUID, Rig, registered};
+
+const TOP: Fid = Fid::ROOT;
+
+fn nodemap(name: &str) -> Nodemap {
+    Nodemap {
+        name: name.into(),
+        priority: 0,
+        role: "client".into(),
+        node: "lab*".into(),
+        net: String::new(),
+        address: String::new(),
+        ban: false,
+        read_only: false,
+        squash: Squash::None,
+        squash_uid: 65_534,
+        squash_gid: 65_533,
+        uids: vec![],
+        gids: vec![],
+    }
+}
+
+fn range(from: u32, to: u32, count: u32) -> IdRange {
+    IdRange { from, to, count }
+}
+
+fn client(node: &str) -> Known {
+    Known::new(Identity::parse(&format!("stria://c/client/{node}"), Serial(1)).unwrap())
+}
+
+fn take_map(rig: &Rig, version: u64, nodemaps: Vec<Nodemap>) {
+    let map = wire::map::ClusterMap { version, nodemaps, ..registered().map };
+    rig.mdt.set_map(&map).unwrap();
+}
+
+fn ask<R: Request>(rig: &Rig, by: &Known, req: &R, session: SessionId) -> Result<R::Reply, Fault> {
+    let (head, mut bulk) = (Header { call: R::CALL, session, ..Header::default() }, Buf::new());
+    let mut answer = Answer::to(by, head, &mut bulk);
+    rig.mdt.serve(&head, &req.to_bytes(), &[], &mut answer);
+    decode_reply::<R::Reply>(&answer.body).unwrap().1
+}
+
+fn attach(rig: &Rig, by: &Known, client: u8) -> Result<AttachReply, Fault> {
+    let req = Attach {
+        fs_uuid: FS_UUID,
+        client: Uuid([client; 16]),
+        session: SessionId(0),
+        name: "host 7".into(),
+        observer: false,
+        claims: Claims::All,
+        own_locks: false,
+        ticket: Default::default(),
+    };
+    ask(rig, by, &req, SessionId(0))
+}
+
+/// A rig with this list and no session.
+fn rig(nodemaps: Vec<Nodemap>) -> Rig {
+    let (rig, _) = fresh();
+    // Everyone may make files in the root.
+    let all = SetAttr { cred: Cred::root(), ..owner_of(TOP, SET_MODE, 0) };
+    rig.ask(&all, rig.session).unwrap();
+    rig.ask(&Detach { session: rig.session }, rig.session).unwrap();
+    take_map(&rig, 2, nodemaps);
+    rig
+}
+
+fn owner_of(fid: Fid, valid: u32, uid: u32) -> SetAttr {
+    let (atime, mtime, now) = (Time::default(), Time::default(), Time::new(20, 0));
+    SetAttr { fid, valid, mode: 0o777, uid, gid: 0, atime, mtime, now, held: None, cred: user(0) }
+}
+
+fn user(uid: u32) -> Cred {
+    Cred { uid, gid: 100, groups: vec![] }
+}
+
+fn lookup(name: &str, uid: u32) -> Lookup {
+    Lookup { parent: TOP, name: name.as_bytes().into(), cred: user(uid) }
+}
+
+fn create_by(name: &str, uid: u32) -> Create {
+    Create { cred: user(uid), ..create(name) }
+}
+
+#[test]
+fn n2_a_banned_node_does_not_attach_and_is_told_which_nodemap_bans_it() {
+    let rig = rig(vec![Nodemap { ban: true, ..nodemap("strangers") }]);
+    let (by, other) = (client("lab7"), client("login1"));
+    let fault = attach(&rig, &by, 1).unwrap_err();
+    assert!(fault.code == Code::Access && fault.detail.contains("strangers"), "{fault}");
+    for fault in [
+        ask(&rig, &by, &lookup("a", 0), SessionId(0)).map(drop).unwrap_err(),
+        ask(&rig, &by, &TargetStat {}, SessionId(0)).map(drop).unwrap_err(),
+    ] {
+        assert_eq!(fault.code, Code::Access, "without a session: {fault}");
+    }
+    attach(&rig, &other, 2).unwrap();
+    // A server or an administrator of the same name is another one.
+    let admin = Known::new(Identity::parse("stria://c/admin/lab7", Serial(1)).unwrap());
+    ask(&rig, &admin, &TargetStat {}, SessionId(0)).unwrap();
+}
+
+#[test]
+fn n2_the_session_of_a_newly_banned_node_ends_with_the_map() {
+    let rig = rig(vec![]);
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    ask(&rig, &by, &create_by("a", 0), session).unwrap();
+    take_map(&rig, 3, vec![Nodemap { ban: true, ..nodemap("lab") }]);
+    assert!(rig.mdt.core.sessions.get(session).is_none(), "evicted");
+    assert!(ask(&rig, &by, &create_by("b", 0), session).is_err());
+    assert_eq!(attach(&rig, &by, 1).unwrap_err().code, Code::Access);
+    take_map(&rig, 4, vec![]);
+    let session = attach(&rig, &by, 1).unwrap().session;
+    ask(&rig, &by, &create_by("b", 0), session).unwrap();
+}
+
+#[test]
+fn n2_addresses_and_nets_are_matched_as_certificates_are() {
+    // Tests' certificates come from 10.0.0.7 on tcp0.
+    let by_address = |net: &str, address: &str| {
+        let any = Nodemap { role: String::new(), node: String::new(), ban: true, ..nodemap("n") };
+        let rig = rig(vec![Nodemap { net: net.into(), address: address.into(), ..any }]);
+        let own = rig.attach(3);
+        assert_eq!(own.is_ok(), net != "local0", "a process of the server's host");
+        own.iter().for_each(|own| _ = rig.ask(&Detach { session: own.session }, own.session).unwrap());
+        attach(&rig, &client("lab7"), 1).is_ok()
+    };
+    for (net, address, may) in [
+        ("tcp0", "", false),
+        ("tcp1", "", true),
+        ("", "10.0.0.0/24", false),
+        ("", "10.0.1.0/24", true),
+        ("local0", "", true),
+    ] {
+        assert_eq!(by_address(net, address), may, "{net} {address}");
+    }
+}
+
+#[test]
+fn n4_a_node_that_may_only_read_changes_nothing() {
+    let rig = rig(vec![]);
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let fid = ask(&rig, &by, &create_by("a", 0), session).unwrap().open.inode.attr.fid;
+    take_map(&rig, 3, vec![Nodemap { read_only: true, ..nodemap("lab") }]);
+    assert!(rig.mdt.core.sessions.get(session).is_some(), "it goes on");
+    let before = rig.mdt.core.volume.last_seq();
+    let fault = ask(&rig, &by, &create_by("b", 0), session).unwrap_err();
+    assert!(fault.code == Code::ReadOnly && fault.detail.contains("lab"), "{fault}");
+    let open = |write| Open {
+        fid,
+        read: true,
+        write,
+        append: false,
+        truncate: false,
+        keep_write: false,
+        held: None,
+        now: Time::new(30, 0),
+        cred: user(0),
+    };
+    assert_eq!(ask(&rig, &by, &open(true), session).unwrap_err().code, Code::ReadOnly);
+    assert_eq!(ask(&rig, &by, &owner_of(fid, SET_UID, 5), session).unwrap_err().code, Code::ReadOnly);
+    // What a lease let it promise comes in batches.
+    let op = |call, body: Vec<u8>| Op { call, slot: 0, sequence: 0, bulk_len: 0, body: Bytes(body) };
+    let ops = vec![
+        op(Lookup::CALL, lookup("a", 0).to_bytes()),
+        op(Create::CALL, create_by("b", 0).to_bytes()),
+        op(MakeDir::CALL, vec![]),
+        op(Lookup::CALL, lookup("b", 0).to_bytes()),
+    ];
+    let BatchReply { answers: ops } = ask(&rig, &by, &Batch { ops }, session).unwrap();
+    let codes = ops.iter().map(|op| ReplyHead::get(&mut wire::Reader::new(&op.body.0)).unwrap().code);
+    let want = [Code::Ok, Code::ReadOnly, Code::ReadOnly, Code::NotFound];
+    assert_eq!(codes.collect::<Vec<_>>(), want.map(|code| code as u16));
+    assert_eq!(rig.mdt.core.volume.last_seq(), before, "nothing was logged");
+    // It reads, and makes nothing before the MDT hears of it.
+    let cap = ask(&rig, &by, &open(false), session).unwrap().cap;
+    assert!(cap.is_none_or(|cap| cap.rights & wire::object::RIGHT_WRITE == 0));
+    ask(&rig, &by, &lookup("a", 0), session).unwrap();
+    assert_eq!(ask(&rig, &by, &LeaseDir { dir: TOP, count: 8 }, session).unwrap().count, 0);
+}
+
+#[test]
+fn squashed_callers_own_and_may_only_what_their_user_does() {
+    let root = rig(vec![Nodemap { squash: Squash::Root, ..nodemap("lab") }]);
+    let by = client("lab7");
+    let said = attach(&root, &by, 1).unwrap();
+    assert!(said.judges, "the client's kernel does not judge");
+    let attr = |rig: &Rig, name: &str, uid, session| {
+        let made = ask(rig, &by, &create_by(name, uid), session).unwrap().open.inode.attr;
+        (made.fid, made.uid, made.gid)
+    };
+    let (fid, uid, gid) = attr(&root, "of-root", 0, said.session);
+    assert_eq!((uid, gid), (65_534, 65_533));
+    assert_eq!(attr(&root, "of-user", 1000, said.session).1, 1000);
+    assert_eq!(ask(&root, &by, &owner_of(fid, SET_UID, 5), said.session).unwrap_err().code, Code::Perm);
+    assert_eq!(ask(&root, &by, &LeaseDir { dir: TOP, count: 8 }, said.session).unwrap().count, 0);
+    let all = rig(vec![Nodemap { squash: Squash::All, squash_uid: 7, ..nodemap("lab") }]);
+    let session = attach(&all, &by, 1).unwrap().session;
+    assert_eq!(attr(&all, "of-user", 1000, session).1, 7);
+    // Another node's callers are not touched.
+    let other = client("login1");
+    ask(&all, &by, &Detach { session }, session).unwrap();
+    let said = attach(&all, &other, 2).unwrap();
+    assert!(!said.judges);
+    let made = ask(&all, &other, &create_by("of-root", 0), said.session).unwrap();
+    assert_eq!(made.open.inode.attr.uid, 0);
+}
+
+#[test]
+fn n3_a_session_whose_ids_change_ends() {
+    let rig = rig(vec![nodemap("lab")]);
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    take_map(&rig, 3, vec![Nodemap { priority: 3, ..nodemap("lab") }]);
+    assert!(rig.mdt.core.sessions.get(session).is_some(), "the ids are the same");
+    take_map(&rig, 4, vec![Nodemap { squash: Squash::All, ..nodemap("lab") }]);
+    assert!(rig.mdt.core.sessions.get(session).is_none());
+    assert!(attach(&rig, &by, 1).unwrap().judges);
+}
+
+#[test]
+fn mapped_ids_are_the_file_systems_in_records_and_the_clients_in_replies() {
+    let uids = vec![range(1000, 5000, 10), range(0, 4000, 1)];
+    let gids = vec![range(100, 600, 1)];
+    let rig = rig(vec![Nodemap { uids, gids, ..nodemap("lab") }]);
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let made = ask(&rig, &by, &create_by("a", 1003), session).unwrap().open.inode.attr;
+    assert_eq!((made.uid, made.gid), (1003, 100), "as the client knows them");
+    let stored = |name: &str| -> Attr { rig.ask(&lookup(name, 0), SessionId(0)).unwrap().attr };
+    assert_eq!((stored("a").uid, stored("a").gid), (5003, 600));
+    // By every way that reads.
+    let seen = ask(&rig, &by, &lookup("a", 1003), session).unwrap().attr;
+    assert_eq!((seen.uid, seen.gid), (1003, 100));
+    let list = ReadDir { dir: TOP, cookie: 0, max: 10, plus: true, cred: user(1003) };
+    let entries = ask(&rig, &by, &list, session).unwrap().entries;
+    assert_eq!(entries[0].inode.as_ref().map(|i| i.attr.uid), Some(1003));
+    let op = |body: Vec<u8>| Op { call: Lookup::CALL, slot: 0, sequence: 0, bulk_len: 0, body: Bytes(body) };
+    let batch = Batch { ops: vec![op(lookup("a", 1003).to_bytes())] };
+    let BatchReply { answers: ops } = ask(&rig, &by, &batch, session).unwrap();
+    assert_eq!(decode_reply::<Inode>(&ops[0].body.0).unwrap().1.unwrap().attr.uid, 1003);
+    // The root of the client is an ordinary user, and gives files to no user outside the ranges.
+    let own = ask(&rig, &by, &create_by("of-root", 0), session).unwrap().open.inode.attr;
+    assert_eq!((own.uid, stored("of-root").uid), (0, 4000));
+    assert_eq!(ask(&rig, &by, &owner_of(own.fid, SET_UID, 1004), session).unwrap_err().code, Code::Perm);
+    assert_eq!(ask(&rig, &by, &owner_of(own.fid, SET_UID, 77), session).unwrap_err().code, Code::Invalid);
+    // A file of a user that no range has.
+    let other = client("login1");
+    ask(&rig, &by, &Detach { session }, session).unwrap();
+    let theirs = attach(&rig, &other, 2).unwrap().session;
+    ask(&rig, &other, &create_by("far", 9), theirs).unwrap();
+    ask(&rig, &other, &Detach { session: theirs }, theirs).unwrap();
+    let session = attach(&rig, &by, 1).unwrap().session;
+    assert_eq!(ask(&rig, &by, &lookup("far", 1003), session).unwrap().attr.uid, 65_534);
+    // The slot keeps the ids of the file system: a repeat is mapped once.
+    let twice = |sequence| {
+        let (head, mut bulk) =
+            (Header { call: Create::CALL, session, slot: 3, sequence, ..Header::default() }, Buf::new());
+        let mut answer = Answer::to(&by, head, &mut bulk);
+        rig.mdt.serve(&head, &create_by("once", 1005).to_bytes(), &[], &mut answer);
+        decode_reply::<CreateReply>(&answer.body).unwrap().1.unwrap().open.inode.attr
+    };
+    let (first, again) = (twice(1), twice(1));
+    assert_eq!((first.uid, again.uid, first.fid), (1005, 1005, again.fid));
+}
