@@ -21,6 +21,7 @@ mod joined;
 mod list;
 mod ost;
 mod owners;
+mod pace;
 mod punch;
 mod range;
 mod read;
@@ -81,6 +82,7 @@ pub(crate) struct Core {
     settings: Settings,
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
+    pace: pace::Pace,
     stopping: AtomicBool,
     /// Seconds since 1970.
     started_sec: u64,
@@ -132,6 +134,7 @@ impl Ost {
             me: me.clone(),
             incarnation: store.incarnation(),
             scrubber: scrub::Scrubber::new(store.scrub()),
+            pace: pace::Pace::new(std::time::Instant::now()),
             store,
             joined: RwLock::default(),
             ranges: Default::default(),
