@@ -549,7 +549,7 @@ mod tests {
         let mut lines =
             vec![line(0, 100 * mib, 500_000), line(1, 90 * mib, 470_000), line(2, 50 * mib, 260_000)];
         assert!(slow_of(&lines).is_empty(), "twins that are alike");
-        lines.push(line(3, 80 * mib, 976_000));
+        lines.push(line(3, 80 * mib, 1_020_000));
         let report = Report { slow: slow_of(&lines), ..Report::empty("a".into(), UP) };
         assert!(report.text().contains("slow: a-OST0003 at 41 % of its twins"), "{}", report.text());
         // Too little to tell.
