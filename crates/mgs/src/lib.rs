@@ -220,6 +220,8 @@ fn stat(map: &ClusterMap) -> TargetStatReply {
         last_seq: Seq(map.version),
         failure: String::new(),
         superblock_copies: 0,
+        late_bytes: 0,
+        late_us: 0,
     }
 }
 

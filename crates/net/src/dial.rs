@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -19,6 +19,7 @@ use types::{FsId, NodeId};
 
 use crate::channel::Channel;
 use crate::hello::{Hello, Kind, Status};
+use crate::lane::Lane;
 use crate::live::{Entry, Live};
 use crate::nid::{Nid, socket_for};
 use crate::routes::{Routing, Way, net_of};
@@ -68,6 +69,8 @@ pub(crate) struct Dialler {
     /// Moves on with each dial, so that ways of an equal rank share the load.
     turn: AtomicUsize,
     troubles: Mutex<HashMap<Vec<String>, Trouble>>,
+    /// Lanes that go by routers, to whichever node.
+    routed: Mutex<Vec<Weak<Lane>>>,
 }
 
 struct Trouble {
@@ -118,6 +121,28 @@ impl Dialler {
         Ok(ways.into_iter().map(|way| Path { nid: nid.clone(), hops: way.hops }).collect())
     }
 
+    /// Takes note of a lane that goes by routers.
+    pub fn enter(&self, lane: &Arc<Lane>) {
+        if !lane.path.hops.is_empty() {
+            let mut routed = self.routed.lock();
+            routed.retain(|lane| lane.strong_count() > 0);
+            routed.push(Arc::downgrade(lane));
+        }
+    }
+
+    /// Ends the lanes of all nodes by a router that was found dead on this way. Otherwise each would wait for its own silence.
+    pub fn fail_routed(&self, hops: &[String], why: &str) {
+        let dead = {
+            let (troubles, now) = (self.troubles.lock(), Instant::now());
+            let is_dead = |n: &usize| troubles.get(&hops[..*n]).is_some_and(|t| now < t.until);
+            (1..=hops.len()).find(is_dead)
+        };
+        let Some(n) = dead else { return };
+        let lanes: Vec<Arc<Lane>> = self.routed.lock().iter().filter_map(Weak::upgrade).collect();
+        let behind = lanes.iter().filter(|lane| lane.path.hops.starts_with(&hops[..n]));
+        behind.for_each(|lane| lane.fail(why, true));
+    }
+
     /// Turns each group of ways of an equal rank, by one more with each dial.
     fn spread(&self, ways: &mut [Way]) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +166,7 @@ impl Dialler {
     }
 
     /// net-D2: a way has failed, so others are tried before it for a time.
-    pub fn doubt(&self, hops: &[String]) {
+    fn doubt(&self, hops: &[String]) {
         if hops.is_empty() {
             return;
         }

@@ -244,7 +244,7 @@ impl Node {
             state.rails.renew(&path.nid);
         }
         drop(state);
-        self.common.dialler.doubt(&path.hops);
+        self.common.dialler.fail_routed(&path.hops, why);
         dead.iter().for_each(|lane| lane.fail(why, true));
         self.wake_all();
     }
@@ -350,7 +350,7 @@ impl Node {
         let max = CONNECT_MAX / state.rails.working().count().max(1) as u32;
         drop(state);
         let made = self.dial_rail(kind, &nid, deadline.min(Instant::now() + max));
-        let made = made.map(|dialled| Arc::new(self.lane(dialled)));
+        let made = made.map(|dialled| self.lane(dialled));
         let now = Instant::now();
         let mut state = self.state.lock();
         let connecting = &mut state.of(kind).connecting;
@@ -380,7 +380,7 @@ impl Node {
         let node = self.clone();
         let dial = move || {
             let made = node.dial_rail(Kind::Short, &nid, Instant::now() + CONNECT_MAX);
-            let made = made.map(|dialled| Arc::new(node.lane(dialled)));
+            let made = made.map(|dialled| node.lane(dialled));
             let mut state = node.state.lock();
             match made {
                 Ok(lane) => {
@@ -469,7 +469,7 @@ impl Node {
         Ok(Dialled { channel, entry, meter: self.counts.meter(), hello, path, address })
     }
 
-    fn lane(&self, dialled: Dialled) -> Lane {
+    fn lane(&self, dialled: Dialled) -> Arc<Lane> {
         let Dialled { channel, entry, meter, hello, path, address } = dialled;
         let (dialler, way) = (self.common.dialler.clone(), path.clone());
         let probe = move || match way.hops.is_empty() {
@@ -484,7 +484,10 @@ impl Node {
             false => dialler.reach(&way, None, Instant::now() + PROBE_MAX).is_ok(),
         };
         let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
-        Lane::new(channel, hello.node, frames, path, (entry, meter), timing, Box::new(probe))
+        let lane = Lane::new(channel, hello.node, frames, path, (entry, meter), timing, Box::new(probe));
+        let lane = Arc::new(lane);
+        self.common.dialler.enter(&lane);
+        lane
     }
 }
 

@@ -22,6 +22,7 @@ mod list;
 mod nodemap;
 mod ost;
 mod owners;
+mod pace;
 mod punch;
 mod range;
 mod read;
@@ -84,6 +85,7 @@ pub(crate) struct Core {
     settings: Settings,
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
+    pace: pace::Pace,
     stopping: AtomicBool,
     /// Seconds since 1970.
     started_sec: u64,
@@ -135,6 +137,7 @@ impl Ost {
             me: me.clone(),
             incarnation: store.incarnation(),
             scrubber: scrub::Scrubber::new(store.scrub()),
+            pace: pace::Pace::new(std::time::Instant::now()),
             store,
             joined: RwLock::default(),
             ranges: Default::default(),

@@ -1,5 +1,7 @@
 //! Read: verified bytes of an object, with their CRCs.
 
+use std::time::Instant;
+
 use object::ranges::Access;
 use types::crc::fragment_count;
 use types::{Buf, Fault};
@@ -8,6 +10,7 @@ use wire::object::{RIGHT_READ, Read, ReadReply};
 
 use crate::Core;
 use crate::admit::gate_of;
+use crate::pace;
 use crate::serve::{Ctx, Served};
 
 impl Core {
@@ -25,7 +28,11 @@ impl Core {
         let read =
             store::Read { object: r.object, offset: r.offset, len: r.len, gate: &gate_of(&r.cap, &r.object) };
         let mut crcs = Vec::new();
+        let begin = Instant::now();
         let exists = self.store.read(&read, out, &mut crcs).map_err(|e| self.note_damage(ctx, e))?;
+        if out.len() >= pace::BYTES_MIN {
+            self.pace.read(out.len(), begin.elapsed(), begin);
+        }
         assert!(out.len() <= r.len as usize, "a read gives no more bytes than requested");
         assert!(crcs.len() == fragment_count(r.offset, out.len()), "each fragment of a read has its CRC");
         assert!(exists || out.is_empty(), "an absent object has no bytes");

@@ -1,5 +1,7 @@
 //! TargetStat: the target's numbers, for `statfs`, `df` and `status`.
 
+use std::time::Instant;
+
 use types::Fault;
 use wire::Wire;
 use wire::session::TargetStatReply;
@@ -13,6 +15,7 @@ impl Core {
         let health = self.store.health();
         assert!(u.bytes_available <= u.bytes_free, "the reserve is part of the free space");
         assert!(u.bytes_free <= u.bytes_total, "free space is part of the medium");
+        let (late_bytes, late_us) = self.pace.of_late(Instant::now());
         TargetStatReply {
             target: ctx.joined.target,
             is_mdt: false,
@@ -31,6 +34,8 @@ impl Core {
             last_seq: self.store.last_seq(),
             failure: health.failure.or(health.index_damage).unwrap_or_default(),
             superblock_copies: health.superblock_copies,
+            late_bytes,
+            late_us,
         }
         .put(reply);
         Ok(Served::READ)

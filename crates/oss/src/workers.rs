@@ -119,7 +119,9 @@ impl Core {
             self.store.flush()?;
         }
         if self.store.is_dirty() {
+            let begin = Instant::now();
             self.store.flush()?;
+            self.pace.flushed(begin.elapsed(), begin);
             self.store.mark()?;
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Write: bulk bytes to an object.
 
+use std::time::Instant;
+
 use object::ranges::Access;
 use store::Written;
 use types::Fault;
@@ -8,6 +10,7 @@ use wire::object::{RIGHT_WRITE, Write, WriteReply};
 
 use crate::Core;
 use crate::admit::{gate_of, lease_of};
+use crate::pace;
 use crate::serve::{Ctx, Served};
 
 impl Core {
@@ -37,7 +40,11 @@ impl Core {
                 origin,
                 holder: w.granted.then_some(ctx.head.session),
             };
+            let begin = Instant::now();
             let done = self.store.write(&write).map_err(|e| self.note_damage(ctx, e))?;
+            if bulk.len() >= pace::BYTES_MIN {
+                self.pace.wrote(bulk.len(), begin.elapsed(), begin);
+            }
             let written = Written::from_answer(done.answer);
             assert!(
                 written.len >= w.offset + bulk.len() as u64,

@@ -144,6 +144,12 @@ mod tests {
             "DeregisterConsumer",
             "ReadChanges",
             "AckChanges",
+            "ChangeRoutes",
+            "CreateFs",
+            "PlanRemoval",
+            "Remove",
+            "RouterStat",
+            "RouterDrain",
         ];
         let key = [
             "NetTrace",

@@ -99,6 +99,9 @@ bodies! {
         failure: String,
         /// How many of the two superblock copies were good at the start, which wrote both anew.
         superblock_copies: u8,
+        /// Bytes of large requests that were served of late, and the microseconds that the medium took for them. An MDT sends 0.
+        late_bytes: u64,
+        late_us: u64,
     }
 }
 

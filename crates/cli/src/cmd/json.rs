@@ -29,6 +29,10 @@ const NO_DATA: &[(&str, &str)] = &[
     ("stria-gateway-nfs-disable", "it takes away; `stria gateway nfs list -j` shows"),
     ("stria-gateway-smb-enable", "it sets up; `stria gateway smb list -j` shows"),
     ("stria-gateway-smb-disable", "it takes away; `stria gateway smb list -j` shows"),
+    ("stria-route-add", "it adds; `stria route list -j` shows"),
+    ("stria-route-del", "it removes; `stria route list -j` shows"),
+    ("stria-router-drain", "it begins a drain; `stria router stat -j` shows"),
+    ("stria-router-resume", "it ends a drain; `stria router stat -j` shows"),
     ("stria-completions", "it prints a script for a shell"),
 ];
 

@@ -60,7 +60,33 @@ struct Report {
     /// Names of targets that do not serve.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     down: Vec<String>,
+    /// OSTs that serve large requests more slowly than their twins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    slow: Vec<Slow>,
     targets: Vec<Line>,
+}
+
+/// One that is slower than its twins: its medium, its host, or what else works there.
+#[derive(Debug, Serialize)]
+struct Slow {
+    name: String,
+    /// Percent of the median of the others.
+    percent: f64,
+}
+
+/// Twins of one file system differ by chance and by load. Less than this is a fault.
+const SLOW: f64 = 0.6;
+/// Bytes that must have been served of late: less is chance.
+const SLOW_BYTES_MIN: u64 = 32 << 20;
+
+fn slow_of(targets: &[Line]) -> Vec<Slow> {
+    let rates: Vec<(String, f64)> = targets
+        .iter()
+        .filter(|line| line.late_bytes >= SLOW_BYTES_MIN)
+        .map(|line| (line.name.clone(), line.late_bytes as f64 / (line.late_us as f64).max(1.0)))
+        .collect();
+    let found = bench::uneven::uneven(&rates, SLOW);
+    found.into_iter().map(|u| Slow { name: u.name, percent: (u.share * 100.0).round() }).collect()
 }
 
 /// States of a file system that runs.
@@ -109,6 +135,10 @@ struct Line {
     superblock_copies: Option<u8>,
     /// Its location: file or NIDs.
     place: String,
+    #[serde(skip)]
+    late_bytes: u64,
+    #[serde(skip)]
+    late_us: u64,
 }
 
 /// Consumers of a changelog.
@@ -224,6 +254,7 @@ fn of_running(reach: &Reach) -> Report {
         tls: Some(reach.wires.word()),
         wires: Some(reach.wires.clone()),
         down,
+        slow: slow_of(&targets),
         targets,
         ..Report::empty(name, state)
     }
@@ -276,6 +307,8 @@ fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetSt
         changelog: None,
         superblock_copies: Some(stat.superblock_copies),
         place,
+        late_bytes: stat.late_bytes,
+        late_us: stat.late_us,
     }
 }
 
@@ -353,6 +386,7 @@ impl Report {
             tls: None,
             wires: None,
             down: vec![],
+            slow: vec![],
             targets: vec![],
         }
     }
@@ -389,6 +423,13 @@ impl Report {
             "target", "state", "size", "free", "files", "sessions", "log", "place"
         );
         self.targets.iter().for_each(|t| out += &t.text(self.dir.as_deref()));
+        for slow in &self.slow {
+            let note = format!(
+                "slow: {} at {:.0} % of its twins in the last minutes; look at its medium, its host and that host's links",
+                slow.name, slow.percent
+            );
+            out += &(wrap(&note, 4) + "\n");
+        }
         if !self.down.is_empty() {
             let down = self.down.join(", ");
             out += &wrap(&format!("down: {down}; start them: calls that need one wait, and then fail"), 4);
@@ -497,6 +538,26 @@ mod tests {
     }
 
     #[test]
+    fn an_ost_that_is_slower_than_its_twins_is_named() {
+        let line = |n: u32, late_bytes: u64, late_us: u64| Line {
+            name: format!("a-OST000{n}"),
+            late_bytes,
+            late_us,
+            ..Line::default()
+        };
+        let mib = 1u64 << 20;
+        let mut lines =
+            vec![line(0, 100 * mib, 500_000), line(1, 90 * mib, 470_000), line(2, 50 * mib, 260_000)];
+        assert!(slow_of(&lines).is_empty(), "twins that are alike");
+        lines.push(line(3, 80 * mib, 1_020_000));
+        let report = Report { slow: slow_of(&lines), ..Report::empty("a".into(), UP) };
+        assert!(report.text().contains("slow: a-OST0003 at 41 % of its twins"), "{}", report.text());
+        // Too little to tell.
+        lines[3] = line(3, mib, 976_000);
+        assert!(slow_of(&lines).is_empty());
+    }
+
+    #[test]
     fn a_target_whose_volume_failed_is_not_up() {
         let stat = |failure: &str, superblock_copies| TargetStatReply {
             target: types::TargetId(2),
@@ -515,6 +576,8 @@ mod tests {
             last_seq: types::Seq(7),
             failure: failure.into(),
             superblock_copies,
+            late_bytes: 0,
+            late_us: 0,
         };
         let line =
             |failure, copies| line_of("a".into(), "/d".into(), types::Incarnation(1), stat(failure, copies));

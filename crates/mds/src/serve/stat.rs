@@ -41,6 +41,8 @@ impl Core {
             last_seq: self.volume.last_seq(),
             failure: self.volume.failure().unwrap_or_default().into(),
             superblock_copies: self.volume.superblock_copies_good(),
+            late_bytes: 0,
+            late_us: 0,
         })
     }
 

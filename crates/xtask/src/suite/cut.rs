@@ -94,8 +94,7 @@ fn link_away(b: &mut Bench) -> Result<()> {
     let hosts = ["mgs", "mds", "oss", "client"];
     let plan = hosts.iter().fold(Plan::new(), |plan, host| plan.host(host, &["tcp0"]));
     let plan = plan.cluster("cut", "mgs").fs(FS, "mds", &["oss"]).mount(FS, "client").osts(1, "2G");
-    let has_tls = std::env::var_os(testkit::cluster::TLS_VARIABLE).is_some();
-    let mut site = super::hosts::site(b, if has_tls { plan } else { plan.without_tls() })?;
+    let mut site = super::hosts::site(b, plan)?;
     cut_each(&site).with_context(|| site.log_tails())?;
     site.stop_all()
 }

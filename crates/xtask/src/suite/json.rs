@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use testkit::Wiring;
 
 use super::schema::Schemas;
+use super::semantics::wait_until;
 use super::sys::ensure_eq;
 use super::{Bench, Needs, Test, set_stripe};
 
@@ -32,6 +33,41 @@ fn stria(b: &Bench, line: &str) -> Result<(i32, String)> {
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     ensure!(code <= 1, "{line}: exit {code}: {text}{}", String::from_utf8_lossy(&out.stderr));
     Ok((code, text))
+}
+
+/// A router of this cluster on loopback, until it is dropped.
+struct Router(Child);
+
+impl Router {
+    fn start(b: &Bench, name: &str) -> Result<Router> {
+        let (dir, mgs) = (b.cluster.dir.join(name), b.cluster.mgs());
+        let config = b.cluster.dir.join(format!("{name}.toml"));
+        let listen = "[\"127.0.0.1:0@tcp0\", \"127.0.0.1:0@tcp1\"]";
+        let text = format!(
+            "listen = {listen}\ndir = \"{}\"\n[[cluster]]\nmgs = [\"{mgs}\"]\ntls = \"off\"\n",
+            dir.display()
+        );
+        fs::write(&config, text)?;
+        let log = fs::File::create(b.cluster.dir.join(format!("{name}.log")))?;
+        let mut command = Command::new(b.cluster.bin());
+        command
+            .args(["router", "--config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let router = Router(command.spawn()?);
+        wait_until("the router has its control socket", || Ok(dir.join("router.sock").exists()))?;
+        Ok(router)
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A small world on the mount: files of both kinds, a consumer, and changes for it.
@@ -76,6 +112,8 @@ fn schema_of(line: &str) -> Result<String> {
         "net",
         "node",
         "ost",
+        "route",
+        "router",
         "scrub",
         "target",
     ];
@@ -101,6 +139,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
     enable_gateways(b, &mount, "/json")?;
     stria(b, "cluster init --name json --node a --dir ca")?;
     stria(b, "cluster revoke a --role admin --dir ca")?;
+    stria(b, &format!("route add tcp9 --via 127.0.0.1:7020@tcp8 --mount {mount}"))?;
+    let _router = Router::start(b, "router")?;
     let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
     let mgs = b.cluster.mgs();
     let (_, clients) = stria(b, &format!("client list -j {mount}"))?;
@@ -144,6 +184,12 @@ fn every_command(b: &mut Bench) -> Result<()> {
          fs create -j second {mount}
          fs list -j {mount}
          net stat -j {mount}
+         net list -j --mount {mount}
+         net show -j --mount {mount}
+         net ping -j {mgs}
+         route list -j --mount {mount}
+         route check -j --mount {mount}
+         router stat -j --dir router
          net trace -j -n 1 --seconds 10 {mount}
          mdt backup --mount {mount} -j backup.stria
          mdt restore -j backup.stria restored.img --size 256M
@@ -198,6 +244,7 @@ fn tables(b: &mut Bench) -> Result<()> {
     change(&dir)?;
     enable_gateways(b, &mount, "/tables")?;
     stria(b, "cluster init --name tables --node a --dir ca2")?;
+    let _router = Router::start(b, "router2")?;
     fs::File::create(b.cluster.dir.join("dev3.img"))?.set_len(128 << 20)?;
     fs::File::create(b.cluster.dir.join("dev4.img"))?.set_len(128 << 20)?;
     let lines = format!(
@@ -219,6 +266,10 @@ fn tables(b: &mut Bench) -> Result<()> {
          node list {mount}
          fs list {mount}
          net stat {mount}
+         net list --mount {mount}
+         net show --mount {mount}
+         route list --mount {mount}
+         router stat --dir router2
          net trace -n 3 --seconds 10 {mount}
          mdt bench dev3.img --no-ext4 --pairs 2 --seconds 0.05 --entries 2500 --rows stat,create
          ost stat {mount}

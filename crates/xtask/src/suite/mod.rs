@@ -110,6 +110,8 @@ impl Scale {
                 // Each of the six roles, and all.
                 Scale { kills: 7, tree_files: self.tree_files / 5, entries: self.entries / 10, ..self }
             }
+            // With two mounts more can fail.
+            Wiring::Tcp if self.is_short() => Scale { kills: 12, ..self },
             _ => self,
         }
     }
@@ -244,7 +246,9 @@ pub fn all() -> Vec<(Needs, Test)> {
 /// With two mounts these run in the long form only, or when asked for by name: load that one mount has borne already in this run, and
 /// whose minutes would go to uncached paths.
 const LONG_ON_TWO: &[&str] = &[
+    "crash::orphans_of_a_killed_mount_are_freed",
     "kinds::link_limit",
+    "mounting::short_memory",
     "programs::cargo_build",
     "programs::cp_and_rsync_of_a_tree",
     "programs::dbench",
@@ -260,10 +264,21 @@ const LONG_ON_TWO: &[&str] = &[
 const LONG_ON_TCP: &[&str] = &[
     "equal::random_calls_give_what_ext4_gives",
     "fsx::every_operation_on_one_file",
+    "hosts::answers_of_a_server_are_lost_under_writes",
     "kinds::link_limit",
     "programs::stress_ng",
     "programs::sqlite_after_a_kill_of_all",
     "programs::sqlite_rollback_journal",
+];
+
+/// Tests in one process that the short form leaves to the wirings with servers of their own, where more can fail.
+const LONG_ON_LOCAL: &[&str] = &[
+    "mounting::short_memory",
+    "names::random_operations_match_the_local_file_system",
+    "programs::cp_and_rsync_of_a_tree",
+    "programs::go",
+    "programs::sqlite_rollback_journal",
+    "semantics::big_directory",
 ];
 
 /// Runs the matching tests. `Ok` only if every test that could run passed; prints a line per test and one of counts, before it those that
@@ -297,7 +312,8 @@ pub fn run(
             let is_long = match *wiring {
                 Wiring::Two => LONG_ON_TWO.contains(&name),
                 Wiring::Tcp => LONG_ON_TCP.contains(&name),
-                _ => false,
+                Wiring::Local => LONG_ON_LOCAL.contains(&name),
+                Wiring::Servers => false,
             };
             if only.is_none() && is_short && is_long {
                 tell_skip(*wiring, name, &"in the long form only");

@@ -224,23 +224,18 @@ fn report_of(before: Option<&RouterStatReply>, now: RouterStatReply, seconds: f6
 impl Report {
     fn text(&self) -> String {
         let drain = if self.draining { ", draining" } else { "" };
-        let mut out = format!(
-            "router {}: {} circuits of {}{drain}, {:.1} MB/s, {:.1} % CPU, {} refused, {} not reached\n",
-            self.nids.join(", "),
-            self.circuits,
-            self.circuits_max,
-            self.mb_s,
-            self.cpu_percent,
-            self.refused,
-            self.failed
+        let mut out = format!("router {}\n", self.nids.join(", "));
+        out += &format!(
+            "    {} circuits of {}{drain}, {:.1} MB/s, {:.1} % CPU, {} refused, {} not reached\n",
+            self.circuits, self.circuits_max, self.mb_s, self.cpu_percent, self.refused, self.failed
         );
         out += &format!(
-            "    {:<6} {:<6} {:<9} {:<24} {:>8} {:>9} {:>9} {:>10} {:>10} {:>7} {:>8}\n",
+            "    {:<5} {:<5} {:<8} {:<15} {:>5} {:>8} {:>8} {:>9} {:>9} {:>6} {:>8}\n",
             "from",
             "to",
             "fs",
             "host",
-            "circuits",
+            "circ",
             "MB/s in",
             "MB/s out",
             "MB in",
@@ -250,7 +245,7 @@ impl Report {
         );
         for r in &self.rows {
             out += &format!(
-                "    {:<6} {:<6} {:<9} {:<24} {:>8} {:>9.1} {:>9.1} {:>10.1} {:>10.1} {:>7} {:>8}\n",
+                "    {:<5} {:<5} {:<8} {:<15} {:>5} {:>8.1} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>8}\n",
                 r.from,
                 r.to,
                 r.fs,
