@@ -85,6 +85,9 @@ _stria() {
             stria,node)
                 cmd="stria__subcmd__node"
                 ;;
+            stria,nodemap)
+                cmd="stria__subcmd__nodemap"
+                ;;
             stria,oss)
                 cmd="stria__subcmd__oss"
                 ;;
@@ -520,6 +523,9 @@ _stria() {
             stria__subcmd__help,node)
                 cmd="stria__subcmd__help__subcmd__node"
                 ;;
+            stria__subcmd__help,nodemap)
+                cmd="stria__subcmd__help__subcmd__nodemap"
+                ;;
             stria__subcmd__help,oss)
                 cmd="stria__subcmd__help__subcmd__oss"
                 ;;
@@ -724,6 +730,21 @@ _stria() {
             stria__subcmd__help__subcmd__node,remove)
                 cmd="stria__subcmd__help__subcmd__node__subcmd__remove"
                 ;;
+            stria__subcmd__help__subcmd__nodemap,add)
+                cmd="stria__subcmd__help__subcmd__nodemap__subcmd__add"
+                ;;
+            stria__subcmd__help__subcmd__nodemap,list)
+                cmd="stria__subcmd__help__subcmd__nodemap__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__nodemap,modify)
+                cmd="stria__subcmd__help__subcmd__nodemap__subcmd__modify"
+                ;;
+            stria__subcmd__help__subcmd__nodemap,remove)
+                cmd="stria__subcmd__help__subcmd__nodemap__subcmd__remove"
+                ;;
+            stria__subcmd__help__subcmd__nodemap,test)
+                cmd="stria__subcmd__help__subcmd__nodemap__subcmd__test"
+                ;;
             stria__subcmd__help__subcmd__ost,bench)
                 cmd="stria__subcmd__help__subcmd__ost__subcmd__bench"
                 ;;
@@ -898,6 +919,42 @@ _stria() {
             stria__subcmd__node__subcmd__help,remove)
                 cmd="stria__subcmd__node__subcmd__help__subcmd__remove"
                 ;;
+            stria__subcmd__nodemap,add)
+                cmd="stria__subcmd__nodemap__subcmd__add"
+                ;;
+            stria__subcmd__nodemap,help)
+                cmd="stria__subcmd__nodemap__subcmd__help"
+                ;;
+            stria__subcmd__nodemap,list)
+                cmd="stria__subcmd__nodemap__subcmd__list"
+                ;;
+            stria__subcmd__nodemap,modify)
+                cmd="stria__subcmd__nodemap__subcmd__modify"
+                ;;
+            stria__subcmd__nodemap,remove)
+                cmd="stria__subcmd__nodemap__subcmd__remove"
+                ;;
+            stria__subcmd__nodemap,test)
+                cmd="stria__subcmd__nodemap__subcmd__test"
+                ;;
+            stria__subcmd__nodemap__subcmd__help,add)
+                cmd="stria__subcmd__nodemap__subcmd__help__subcmd__add"
+                ;;
+            stria__subcmd__nodemap__subcmd__help,help)
+                cmd="stria__subcmd__nodemap__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__nodemap__subcmd__help,list)
+                cmd="stria__subcmd__nodemap__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__nodemap__subcmd__help,modify)
+                cmd="stria__subcmd__nodemap__subcmd__help__subcmd__modify"
+                ;;
+            stria__subcmd__nodemap__subcmd__help,remove)
+                cmd="stria__subcmd__nodemap__subcmd__help__subcmd__remove"
+                ;;
+            stria__subcmd__nodemap__subcmd__help,test)
+                cmd="stria__subcmd__nodemap__subcmd__help__subcmd__test"
+                ;;
             stria__subcmd__ost,bench)
                 cmd="stria__subcmd__ost__subcmd__bench"
                 ;;
@@ -1043,7 +1100,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node gateway bench lease client waiters mdt ost net route mount mkfs mgs mds oss router completions version help"
+            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node nodemap gateway bench lease client waiters mdt ost net route mount mkfs mgs mds oss router completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3183,7 +3240,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node gateway bench lease client waiters mdt ost net route mount mkfs mgs mds oss router completions version help"
+            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node nodemap gateway bench lease client waiters mdt ost net route mount mkfs mgs mds oss router completions version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4289,6 +4346,90 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__node__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__nodemap)
+            opts="add modify list test remove"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__nodemap__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__nodemap__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__nodemap__subcmd__modify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__nodemap__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__nodemap__subcmd__test)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -5646,6 +5787,332 @@ _stria() {
                     return 0
                     ;;
                 --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap)
+            opts="-h --help add modify list test remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__add)
+            opts="-h --priority --role --node --net --address --ban --read-only --squash --squash-to --uid-map --gid-map --mgs --mount --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ban)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-only)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --squash)
+                    COMPREPLY=($(compgen -W "none root all" -- "${cur}"))
+                    return 0
+                    ;;
+                --squash-to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uid-map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid-map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help)
+            opts="add modify list test remove help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help__subcmd__modify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__help__subcmd__test)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__list)
+            opts="-j -h --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__modify)
+            opts="-h --priority --role --node --net --address --ban --read-only --squash --squash-to --uid-map --gid-map --mgs --mount --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --priority)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --node)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --net)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ban)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --read-only)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --squash)
+                    COMPREPLY=($(compgen -W "none root all" -- "${cur}"))
+                    return 0
+                    ;;
+                --squash-to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uid-map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid-map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__remove)
+            opts="-h --mgs --mount --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__nodemap__subcmd__test)
+            opts="-j -h --cert --nid --uid --gid --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --gid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

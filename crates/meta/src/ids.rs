@@ -1,6 +1,6 @@
 //! Ids of another numbering (a nodemap's): in requests before the rules see them, and in replies before they leave.
 //!
-//! meta-N1: every id of a user or group that a reply carries is mapped: in attributes, and in access control lists.
+//! meta-ID1: every id of a user or group that a reply carries is mapped: in attributes, and in access control lists.
 //! The credentials of a request are not here; the judge's replace them (meta-J1).
 
 use types::{Attr, Code, Fault};
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn n1_replies_carry_the_clients_ids() {
+    fn id1_replies_carry_the_clients_ids() {
         let ids = |attr: &Attr| (attr.uid, attr.gid);
         assert_eq!(ids(&told::<Lookup>(&inode()).attr), (7, 8));
         let open = || OpenReply { inode: inode(), cap: None };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mapstore::MemoryStore;
 use net::{Fabric, Hub, Peer, rpc};
 use types::{Buf, Epoch, NodeId};
+use wire::map::{Nodemap, Squash};
 use wire::mgmt::RemovalKind;
 
 use super::*;
@@ -152,6 +153,36 @@ fn a_file_system_is_made_before_its_targets() {
     assert!(fs.uuid != Uuid::default() && fs.secret != Uuid::default() && fs.inline_max == 0);
     ask(&*peer, &target(false, 2)).expect("an OST before the MDT");
     assert_eq!(get(&*peer, 0, false).expect("sent").file_systems[0].secret, Uuid::default());
+}
+
+#[test]
+fn nodemaps_are_changed_by_administrators_and_seen_by_all() {
+    let (mgs, peer) = fresh();
+    let lab = Nodemap {
+        name: "lab".into(),
+        priority: 1,
+        role: String::new(),
+        node: "lab*".into(),
+        net: String::new(),
+        address: String::new(),
+        ban: true,
+        read_only: false,
+        squash: Squash::None,
+        squash_uid: 65_534,
+        squash_gid: 65_534,
+        uids: vec![],
+        gids: vec![],
+    };
+    let add = ChangeNodemaps { remove: vec![], add: vec![lab.clone()] };
+    for who in ["client", "server", "router"] {
+        assert_eq!(code_for(&mgs, &format!("stria://c/{who}/n"), &add).0, Code::Access, "{who}");
+    }
+    assert_eq!(code_for(&mgs, "stria://c/admin/n", &add).0, Code::Ok);
+    assert_eq!(ask(&*peer, &add).map(drop).map_err(|fault| fault.code), Err(Code::Exists));
+    assert_eq!(get(&*peer, 0, false).expect("sent").nodemaps, [lab.clone()]);
+    let version = mgs.map().version;
+    let gone = ask(&*peer, &ChangeNodemaps { remove: vec![lab], add: vec![] }).expect("removed");
+    assert_eq!((gone.version, mgs.map().nodemaps), (version + 1, vec![]));
 }
 
 #[test]

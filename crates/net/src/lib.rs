@@ -54,7 +54,8 @@ pub use fabric::Fabric;
 pub use hello::{HELLO_LEN, Hello, Kind, Status as HelloStatus, VERSION as HELLO_VERSION};
 pub use hub::Hub;
 #[cfg(any(test, feature = "testing"))]
-pub use known::{Endpoint, Known, Sender};
+pub use known::Known;
+pub use known::{Endpoint, Sender};
 pub use limits::Limits;
 pub use server::Server;
 

@@ -144,6 +144,7 @@ mod tests {
             "DeregisterConsumer",
             "ReadChanges",
             "AckChanges",
+            "ChangeNodemaps",
             "ChangeRoutes",
             "CreateFs",
             "PlanRemoval",

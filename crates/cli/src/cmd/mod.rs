@@ -23,6 +23,7 @@ mod mgs;
 mod mkfs;
 mod mount;
 mod net;
+mod nodemap;
 mod oss;
 mod ost;
 mod remount;
@@ -79,6 +80,7 @@ pub enum Command {
     Fs(fs::Fs),
     Target(manage::Target),
     Node(manage::Node),
+    Nodemap(nodemap::Nodemap),
     Gateway(gateway::Gateway),
     Bench(bench::Bench),
     Lease(lease::Lease),
@@ -118,6 +120,7 @@ impl Command {
             Command::Fs(c) => c.run(),
             Command::Target(c) => c.run(),
             Command::Node(c) => c.run(),
+            Command::Nodemap(c) => c.run(),
             Command::Gateway(c) => c.run(),
             Command::Bench(c) => c.run(),
             Command::Lease(c) => c.run(),

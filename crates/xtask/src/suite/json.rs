@@ -111,6 +111,7 @@ fn schema_of(line: &str) -> Result<String> {
         "mkfs",
         "net",
         "node",
+        "nodemap",
         "ost",
         "route",
         "router",
@@ -140,6 +141,7 @@ fn every_command(b: &mut Bench) -> Result<()> {
     stria(b, "cluster init --name json --node a --dir ca")?;
     stria(b, "cluster revoke a --role admin --dir ca")?;
     stria(b, &format!("route add tcp9 --via 127.0.0.1:7020@tcp8 --mount {mount}"))?;
+    stria(b, &format!("nodemap add json --node none --ban --uid-map 1:2:3 --mount {mount}"))?;
     let _router = Router::start(b, "router")?;
     let quick = "--bytes 8M --files 20 --workers 2 --repeats 1 --budget 20 --quiet";
     let mgs = b.cluster.mgs();
@@ -187,6 +189,8 @@ fn every_command(b: &mut Bench) -> Result<()> {
          net list -j --mount {mount}
          net show -j --mount {mount}
          net ping -j {mgs}
+         nodemap list -j --mount {mount}
+         nodemap test -j --cert client/none --uid 2 --mount {mount}
          route list -j --mount {mount}
          route check -j --mount {mount}
          router stat -j --dir router
@@ -268,6 +272,8 @@ fn tables(b: &mut Bench) -> Result<()> {
          net stat {mount}
          net list --mount {mount}
          net show --mount {mount}
+         nodemap list --mount {mount}
+         nodemap test --uid 2 --mount {mount}
          route list --mount {mount}
          router stat --dir router2
          net trace -n 3 --seconds 10 {mount}

@@ -35,6 +35,7 @@ mod manage;
 mod measured;
 mod mounting;
 mod names;
+mod nodemaps;
 mod overlay;
 mod pjdfstest;
 mod posix;
@@ -240,6 +241,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(hosts::OWN);
     tests.extend_from_slice(routers::OWN);
     tests.extend_from_slice(manage::OWN);
+    tests.extend_from_slice(nodemaps::OWN);
     tests
 }
 

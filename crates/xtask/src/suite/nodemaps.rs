@@ -1,0 +1,161 @@
+//! Nodemaps at real mounts, over TCP with certificates.
+
+use std::fs::{self, File, Permissions};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, ensure};
+use rustix::io::Errno;
+use testkit::cluster::is_mounted;
+use testkit::{Cluster, Shape, Wiring};
+
+use super::semantics::wait_until;
+use super::sys::{ensure_eq, expect_errno, run};
+use super::{Bench, Needs, Test};
+
+pub const OWN: &[(Needs, Test)] = &[(
+    Needs::Only(Wiring::Tcp),
+    ("nodemaps::clients_are_banned_limited_to_reading_squashed_and_mapped", nodemaps),
+)];
+
+/// A command of the administrator.
+fn admin(cluster: &Cluster, line: &str) -> Result<String> {
+    let mgs = cluster.mgs();
+    let words: Vec<&str> = line.split(' ').chain(["--mgs", &mgs]).collect();
+    let (code, out) = cluster.stria(&words)?;
+    ensure!(code == 0, "stria {line}: {code}: {out}");
+    Ok(out)
+}
+
+/// The mount of another client, until it is dropped.
+struct Guest {
+    point: PathBuf,
+}
+
+impl Guest {
+    fn mount(cluster: &Cluster, certificate: &Path, point: PathBuf) -> Result<Result<Guest, String>> {
+        fs::create_dir_all(&point)?;
+        let source = format!("{}:/stria", cluster.mgs());
+        let out = Command::new(cluster.bin())
+            .args(["mount", &source])
+            .arg(&point)
+            .env("STRIA_TLS", certificate)
+            .output()?;
+        let text =
+            format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        Ok(if out.status.success() { Ok(Guest { point }) } else { Err(text) })
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if is_mounted(&self.point) {
+            run("umount", &["-l", &self.point.display().to_string()], Path::new("/")).ok();
+        }
+    }
+}
+
+/// [SECURITY] Each treatment, as programs at a mount see it, and its end.
+fn nodemaps(b: &mut Bench) -> Result<()> {
+    let parent = b.cluster.dir.parent().context("a cluster has a parent")?.to_path_buf();
+    let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true };
+    let cluster = Cluster::start(b.cluster.bin(), &parent, shape)?;
+    let mut authority = pki::Authority::open(&cluster.dir.join("ca"))?;
+    let node = "guest7".parse()?;
+    authority.issue(pki::Role::Client, &node, 30, SystemTime::now())?;
+    let certificate = authority.node_dir(pki::Role::Client, &node);
+    let dir = cluster.mount.join("d");
+    fs::create_dir(&dir)?;
+    fs::set_permissions(&dir, Permissions::from_mode(0o777))?;
+    let large: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+    fs::write(dir.join("large"), &large)?;
+    fs::write(dir.join("small"), "small")?;
+    File::open(&dir)?.sync_all()?;
+
+    // 1. A banned client does not mount and hears why; its mount ends to work when the map comes.
+    let point = cluster.dir.join("guest");
+    admin(&cluster, "nodemap add guests --node guest* --ban")?;
+    let told = admin(&cluster, "nodemap test --cert client/guest7 --nid 127.0.0.1@tcp0 --uid 5")?;
+    ensure!(told.contains("nodemap: guests") && told.contains("mounts:  refused"), "{told}");
+    let is_told = |refused: Result<Guest, String>| match refused {
+        Ok(_) => Ok(false),
+        Err(text) => {
+            ensure!(text.contains("the nodemap guests bans this node"), "a banned client's mount: {text}");
+            Ok(true)
+        }
+    };
+    wait_until("the servers have the map", || is_told(Guest::mount(&cluster, &certificate, point.clone())?))?;
+    admin(&cluster, "nodemap modify guests --ban=false")?;
+    let mut guest = None;
+    wait_until("the ban has ended", || {
+        guest = Guest::mount(&cluster, &certificate, point.clone())?.ok();
+        Ok(guest.is_some())
+    })?;
+    let theirs = point.join("d");
+    fs::write(theirs.join("theirs"), "x")?;
+    ensure_eq(fs::read(theirs.join("large"))?.len(), large.len(), "bytes for the guest")?;
+    admin(&cluster, "nodemap modify guests --ban")?;
+    let mut number = 0;
+    wait_until("the guest's calls fail", || {
+        number += 1;
+        Ok(fs::write(theirs.join(format!("n{number}")), "x").is_err())
+    })?;
+    ensure!(fs::read(theirs.join("large")).is_err(), "a banned client reads no content");
+    drop(guest);
+    ensure_eq(fs::read(dir.join("large"))?.len(), large.len(), "another client goes on")?;
+
+    // 2. A client that may only read.
+    admin(&cluster, "nodemap add readers --node host --read-only")?;
+    wait_until("changes are refused", || {
+        number += 1;
+        Ok(File::create(dir.join(format!("n{number}")))
+            .is_err_and(|e| Errno::from_io_error(&e) == Some(Errno::ROFS)))
+    })?;
+    ensure!(fs::read(dir.join("large"))? == large, "content for a reader");
+    expect_errno(fs::write(dir.join("large"), "x"), Errno::ROFS, "a write")?;
+    expect_errno(fs::remove_file(dir.join("small")), Errno::ROFS, "an unlink")?;
+    expect_errno(fs::create_dir(dir.join("new")), Errno::ROFS, "a mkdir")?;
+    expect_errno(fs::rename(dir.join("small"), dir.join("s")), Errno::ROFS, "a rename")?;
+    expect_errno(
+        fs::set_permissions(dir.join("small"), Permissions::from_mode(0o600)),
+        Errno::ROFS,
+        "a chmod",
+    )?;
+    admin(&cluster, "nodemap remove readers")?;
+    wait_until("changes are taken again", || Ok(fs::write(dir.join("again"), "x").is_ok()))?;
+
+    // 3. A squashed client: its root is an ordinary user.
+    let owner = |name: &str| fs::metadata(dir.join(name)).map(|m| (m.uid(), m.gid()));
+    fs::write(dir.join("of-root"), "x")?;
+    fs::set_permissions(dir.join("of-root"), Permissions::from_mode(0o600))?;
+    File::open(dir.join("of-root"))?.sync_all()?;
+    admin(&cluster, "nodemap add squashed --node host --squash all --squash-to 7:8")?;
+    wait_until("files belong to the squash user", || {
+        number += 1;
+        let name = format!("n{number}");
+        Ok(fs::write(dir.join(&name), "x").is_ok() && owner(&name).is_ok_and(|ids| ids == (7, 8)))
+    })?;
+    expect_errno(chown(dir.join("small"), Some(9), None), Errno::PERM, "a chown by a squashed root")?;
+    let mut text = String::new();
+    let read = File::open(dir.join("of-root")).and_then(|mut file| file.read_to_string(&mut text));
+    expect_errno(read, Errno::ACCESS, "another user's file")?;
+
+    // 4. Mapped ids: the client sees its own, the file system has others.
+    admin(&cluster, "nodemap modify squashed --squash none --uid-map 0:5000:100 --gid-map 0:6000:100")?;
+    wait_until("ids are mapped", || {
+        Ok(fs::write(dir.join("mapped"), "x").is_ok() && owner("mapped").is_ok_and(|ids| ids == (0, 0)))
+    })?;
+    File::open(dir.join("mapped"))?.sync_all()?;
+    ensure_eq(owner("small")?, (7, 8), "a file whose owner no range has")?;
+    let invalid = chown(dir.join("mapped"), Some(777), None);
+    expect_errno(invalid, Errno::INVAL, "a chown to a user that no range has")?;
+    admin(&cluster, "nodemap remove squashed")?;
+    wait_until("ids are not mapped any more", || Ok(owner("mapped").is_ok_and(|ids| ids == (5000, 6000))))?;
+    ensure_eq(owner("small")?, (0, 0), "root's file")?;
+    let list = admin(&cluster, "nodemap list")?;
+    ensure!(list.contains("guests") && !list.contains("squashed"), "{list}");
+    Ok(())
+}
