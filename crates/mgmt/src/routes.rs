@@ -4,6 +4,8 @@ use types::{Code, Fault};
 use wire::map::{ClusterMap, Route};
 use wire::mgmt::ChangeRoutes;
 
+use crate::register::check_size;
+
 /// Most routes: some routers for each pair of a few tens of nets.
 pub const ROUTES_MAX: usize = 4096;
 /// Longest gateway in bytes, the limit of a NID.
@@ -38,6 +40,7 @@ pub fn change_routes(map: &ClusterMap, change: &ChangeRoutes) -> Result<ClusterM
         return Err(Fault::new(Code::NoSpace, format!("the map would have more than {ROUTES_MAX} routes")));
     }
     next.version += 1;
+    check_size(&next)?;
     Ok(next)
 }
 

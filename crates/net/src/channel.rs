@@ -303,6 +303,10 @@ impl Tls {
                     Content::More => {}
                 }
             }
+            // There is no room for their content now, and taking them again would find none either.
+            if into.is_empty() && self.peer.get().is_some() && !state.rest.is_empty() {
+                return Ok(None);
+            }
             let rest = std::mem::take(&mut state.rest);
             if !rest.is_empty() {
                 self.take(socket, state, &rest)?;

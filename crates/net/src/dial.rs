@@ -76,6 +76,8 @@ pub(crate) struct Dialler {
 struct Trouble {
     failures: u32,
     until: Instant,
+    /// The router did not answer. Otherwise it takes no circuit now, and its circuits of before go on.
+    is_dead: bool,
 }
 
 /// A socket that leads to a node, by routers or not.
@@ -91,6 +93,23 @@ struct Lost {
     why: String,
     /// So many routers from the first one are in doubt.
     doubtful: usize,
+    /// The last of these answered: it takes no circuit now.
+    has_answered: bool,
+}
+
+/// The refusal of one router.
+struct Refusal {
+    why: String,
+    kind: RefusalKind,
+}
+
+enum RefusalKind {
+    /// It does not answer, or is no router.
+    Dead,
+    /// It is full, is drained, or its map does not have the NID yet.
+    Unwilling,
+    /// It does not reach the next host, or waits for it still.
+    Beyond,
 }
 
 impl Dialler {
@@ -134,13 +153,13 @@ impl Dialler {
     pub fn fail_routed(&self, hops: &[String], why: &str) {
         let dead = {
             let (troubles, now) = (self.troubles.lock(), Instant::now());
-            let is_dead = |n: &usize| troubles.get(&hops[..*n]).is_some_and(|t| now < t.until);
+            let is_dead = |n: &usize| troubles.get(&hops[..*n]).is_some_and(|t| t.is_dead && now < t.until);
             (1..=hops.len()).find(is_dead)
         };
         let Some(n) = dead else { return };
         let lanes: Vec<Arc<Lane>> = self.routed.lock().iter().filter_map(Weak::upgrade).collect();
         let behind = lanes.iter().filter(|lane| lane.path.hops.starts_with(&hops[..n]));
-        behind.for_each(|lane| lane.fail(why, true));
+        behind.for_each(|lane| lane.fail(why, false));
     }
 
     /// Turns each group of ways of an equal rank, by one more with each dial.
@@ -159,14 +178,28 @@ impl Dialler {
         }
         match &reached {
             Ok(_) => self.troubles.lock().retain(|hops, _| !path.hops.starts_with(hops)),
-            Err(lost) if lost.doubtful > 0 => self.doubt(&path.hops[..lost.doubtful]),
+            Err(lost) if lost.doubtful > 0 => self.doubt(&path.hops[..lost.doubtful], !lost.has_answered),
             Err(_) => {}
         }
         reached.map_err(|lost| lost.why)
     }
 
+    /// Does the node at the end of a path with routers still accept connections? A router that takes no new circuit proves nothing.
+    pub fn is_alive(&self, path: &Path, by: Instant) -> bool {
+        match self.try_reach(path, None, by) {
+            Ok(_) => true,
+            Err(lost) if lost.has_answered => true,
+            Err(lost) => {
+                if lost.doubtful > 0 {
+                    self.doubt(&path.hops[..lost.doubtful], true);
+                }
+                false
+            }
+        }
+    }
+
     /// net-D2: a way has failed, so others are tried before it for a time.
-    fn doubt(&self, hops: &[String]) {
+    fn doubt(&self, hops: &[String], is_dead: bool) {
         if hops.is_empty() {
             return;
         }
@@ -174,7 +207,9 @@ impl Dialler {
         if troubles.len() >= TROUBLES_MAX {
             troubles.clear();
         }
-        let trouble = troubles.entry(hops.to_vec()).or_insert(Trouble { failures: 0, until: Instant::now() });
+        let trouble =
+            troubles.entry(hops.to_vec()).or_insert(Trouble { failures: 0, until: Instant::now(), is_dead });
+        trouble.is_dead = is_dead;
         trouble.failures = trouble.failures.saturating_add(1);
         let pause = PAUSE_MIN.saturating_mul(1 << (trouble.failures - 1).min(10)).min(PAUSE_MAX);
         trouble.until = Instant::now() + pause;
@@ -183,7 +218,7 @@ impl Dialler {
     fn try_reach(&self, path: &Path, known: Option<&SockAddr>, by: Instant) -> Result<Reached, Lost> {
         let first: &str = path.hops.first().map_or(&path.nid, |hop| hop);
         let doubtful = path.hops.len().min(1);
-        let lost = |why: String| Lost { why, doubtful };
+        let lost = |why: String| Lost { why, doubtful, has_answered: false };
         let addresses = match known {
             Some(address) => vec![address.clone()],
             None => addresses_of(first).map_err(lost)?,
@@ -206,14 +241,15 @@ impl Dialler {
         })?;
         for (n, hop) in path.hops.iter().enumerate() {
             let next: &str = path.hops.get(n + 1).map_or(&path.nid, |hop| hop);
-            reached.socket = self.pass(reached.socket, next, by).map_err(|(why, is_its_own)| Lost {
-                why: format!("router {hop}: {why}"),
-                // A router that answers is well; the next one on the path may not be.
-                doubtful: match (is_its_own, n + 1 < path.hops.len()) {
-                    (true, _) => n + 1,
-                    (false, true) => n + 2,
-                    (false, false) => 0,
+            reached.socket = self.pass(reached.socket, next, by).map_err(|refusal| Lost {
+                why: format!("router {hop}: {}", refusal.why),
+                doubtful: match refusal.kind {
+                    RefusalKind::Dead | RefusalKind::Unwilling => n + 1,
+                    // A router that answers is well; the next one on the path may not be.
+                    RefusalKind::Beyond if n + 1 < path.hops.len() => n + 2,
+                    RefusalKind::Beyond => 0,
                 },
+                has_answered: matches!(refusal.kind, RefusalKind::Unwilling),
             })?;
         }
         Ok(reached)
@@ -231,28 +267,38 @@ impl Dialler {
         Ok((socket, entry))
     }
 
-    /// Asks a router for a circuit to the next NID. An error tells whether it is the router's own failure.
-    fn pass(&self, socket: Arc<Socket>, next: &str, by: Instant) -> Result<Arc<Socket>, (String, bool)> {
-        let own = |why: String| (why, true);
+    /// Asks a router for a circuit to the next NID.
+    fn pass(&self, socket: Arc<Socket>, next: &str, by: Instant) -> Result<Arc<Socket>, Refusal> {
+        let refusal = |kind, why: String| Refusal { why, kind };
+        let dead = |why: String| refusal(RefusalKind::Dead, why);
         let channel = match &self.trust {
-            Some(trust) => {
-                // net-D1.
-                Channel::dialled_circuit(socket, trust, by).map_err(|e| own(e.to_string()))?
-            }
+            // net-D1.
+            Some(trust) => Channel::dialled_circuit(socket, trust, by).map_err(|e| dead(e.to_string()))?,
             None => Channel::plain(socket),
         };
         let mut hello = Hello::new(Status::Welcome, NodeId(0), next.to_string());
         hello.lane = Kind::Circuit;
         hello.wanted_fs = FsId(self.fs.load(Ordering::Relaxed));
-        send_hello(&channel, &hello).map_err(|e| own(format!("greeting: {e}")))?;
-        let answer = read_hello(&channel, by).map_err(|e| own(told(e)))?;
+        send_hello(&channel, &hello).map_err(|e| dead(format!("greeting: {e}")))?;
+        let answer = match read_hello(&channel, by) {
+            Ok(answer) => answer,
+            // With TLS it has just shaken hands, so it waits for the next host.
+            Err(Gone::Deadline) if channel.is_tls() => {
+                let why = format!("it has not reached {next} yet, and the time is over");
+                return Err(refusal(RefusalKind::Beyond, why));
+            }
+            Err(e) => return Err(dead(told(e))),
+        };
+        let unwilling = |why: String| refusal(RefusalKind::Unwilling, why);
         match answer.status {
-            Status::Welcome => channel.into_socket().ok_or_else(|| own("it sent bytes too early".into())),
-            Status::Full => Err(own("it has all the circuits that it may have".into())),
-            Status::OtherVersion => Err(own("it speaks another version: use the same release".into())),
-            Status::Stopping => Err(own("it is stopping or being drained".into())),
-            Status::Refused => Err(own(format!("it refuses a circuit to {next}: {}", answer.nid))),
-            Status::Unreachable => Err((format!("it does not reach {next}: {}", answer.nid), false)),
+            Status::Welcome => channel.into_socket().ok_or_else(|| dead("it sent bytes too early".into())),
+            Status::Full => Err(unwilling("it has all the circuits that it may have".into())),
+            Status::OtherVersion => Err(dead("it speaks another version: use the same release".into())),
+            Status::Stopping => Err(unwilling("it is stopping or being drained".into())),
+            Status::Refused => Err(unwilling(format!("it refuses a circuit to {next}: {}", answer.nid))),
+            Status::Unreachable => {
+                Err(refusal(RefusalKind::Beyond, format!("it does not reach {next}: {}", answer.nid)))
+            }
         }
     }
 

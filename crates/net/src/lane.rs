@@ -123,9 +123,9 @@ impl Lane {
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }
-    /// It was ended because its host does not answer a new connection either.
-    pub fn has_dead_host(&self) -> bool {
-        self.has_dead_host.load(Ordering::Acquire)
+    /// True once if the lane was ended because its host does not answer a new connection either.
+    pub fn take_dead_host(&self) -> bool {
+        self.has_dead_host.swap(false, Ordering::AcqRel)
     }
     pub fn under_way(&self) -> usize {
         self.under_way.load(Ordering::Acquire)

@@ -174,6 +174,11 @@ impl Lanes {
         }
     }
 
+    /// A rail may come back while others have its share.
+    fn bound(kind: Kind) -> usize {
+        2 * Lanes::max(kind)
+    }
+
     /// Lanes on a rail, and those that are being dialled.
     fn on(&self, nid: &str) -> usize {
         let open = self.open.iter().filter(|lane| *lane.path.nid == *nid).count();
@@ -245,7 +250,8 @@ impl Node {
         }
         drop(state);
         self.common.dialler.fail_routed(&path.hops, why);
-        dead.iter().for_each(|lane| lane.fail(why, true));
+        // This node is told once of its dead host: a request of these lanes that ends later must not close the lanes of now.
+        dead.iter().for_each(|lane| lane.fail(why, false));
         self.wake_all();
     }
 
@@ -291,7 +297,7 @@ impl Node {
             let rail = state.rail(kind, share);
             if !is_first
                 && let Some(nid) = state.rails.due(now)
-                && let Err(e) = self.try_again(nid.clone())
+                && let Err(e) = self.try_again(nid.clone(), state.rails.generation(&nid))
             {
                 state.rails.fail(&nid, &format!("no thread to try it again: {e}"), now);
             }
@@ -359,13 +365,15 @@ impl Node {
         self.changed.notify_all();
         match made {
             // The NIDs changed, or the host died, while it connected.
-            Ok(_) if state.rails.generation(&nid) != generation => Err(()),
+            Ok(_) if state.rails.generation(&nid) != generation => {
+                state.rails.give_back(&nid);
+                Err(())
+            }
             Ok(lane) => {
                 state.rails.work(&nid);
                 let lanes = state.of(kind);
                 lanes.open.push(lane.clone());
-                // A rail may come back while others have its share.
-                assert!(lanes.open.len() <= 2 * Lanes::max(kind), "a node has a bounded number of lanes");
+                assert!(lanes.open.len() <= Lanes::bound(kind), "a node has a bounded number of lanes");
                 Ok(self.take(state, lane, true))
             }
             Err(why) => {
@@ -375,24 +383,27 @@ impl Node {
         }
     }
 
-    /// net-N4: dials a rail that failed, on a thread of its own, so that no request waits for it.
-    fn try_again(self: &Arc<Node>, nid: Arc<str>) -> io::Result<()> {
+    /// net-N4: dials a rail that failed, on a thread of its own, so that no request waits for it. The caller has marked it as tried.
+    fn try_again(self: &Arc<Node>, nid: Arc<str>, generation: u64) -> io::Result<()> {
         let node = self.clone();
         let dial = move || {
             let made = node.dial_rail(Kind::Short, &nid, Instant::now() + CONNECT_MAX);
             let made = made.map(|dialled| node.lane(dialled));
             let mut state = node.state.lock();
             match made {
+                Ok(_) if state.rails.generation(&nid) != generation => state.rails.give_back(&nid),
                 Ok(lane) => {
                     tracing::info!(node = node.name, nid = &*nid, "the rail works again");
                     state.rails.work(&nid);
                     let share = state.rails.share(SHORT_LANES);
-                    if state.rails.generation(&nid) != 0 && state.short.on(&nid) < share {
-                        state.short.open.push(lane);
+                    let lanes = &mut state.short;
+                    if lanes.on(&nid) < share && lanes.open.len() < Lanes::bound(Kind::Short) {
+                        lanes.open.push(lane);
                     }
                 }
                 Err(why) => state.rails.fail(&nid, &why, Instant::now()),
             }
+            node.changed.notify_all();
         };
         std::thread::Builder::new().name("rail".into()).spawn(dial).map(drop)
     }
@@ -481,7 +492,7 @@ impl Node {
                 Err(e) => e.kind() == io::ErrorKind::ConnectionRefused,
             }),
             // The routers, and the node behind them.
-            false => dialler.reach(&way, None, Instant::now() + PROBE_MAX).is_ok(),
+            false => dialler.is_alive(&way, Instant::now() + PROBE_MAX),
         };
         let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
         let lane = Lane::new(channel, hello.node, frames, path, (entry, meter), timing, Box::new(probe));
@@ -502,6 +513,9 @@ impl State {
     fn rail(&mut self, kind: Kind, share: usize) -> Option<Arc<str>> {
         let State { short, bulk, rails } = self;
         let lanes = if kind == Kind::Short { &*short } else { &*bulk };
+        if lanes.open.len() + lanes.connecting.len() >= Lanes::bound(kind) {
+            return None;
+        }
         let best = rails.working().map(|nid| (lanes.on(nid), nid)).min_by_key(|(count, _)| *count);
         best.filter(|(count, _)| *count < share).map(|(_, nid)| nid.clone())
     }

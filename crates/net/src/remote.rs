@@ -81,7 +81,7 @@ impl RemotePeer {
         *call.into = into;
         let (head, body) = received.map_err(|why| {
             call.into.clear();
-            if lane.has_dead_host() {
+            if lane.take_dead_host() {
                 // The other lanes of this path lead to the same host.
                 self.node.close_path(&lane.path, &why);
             }

@@ -10,11 +10,11 @@
 mod count;
 mod pump;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::net::Shutdown;
+use std::net::{IpAddr, Shutdown};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -40,8 +40,9 @@ use pump::Pump;
 const GREETING_MAX: Duration = Duration::from_secs(5);
 /// How long the next host may take to accept a connection: less than a dialler waits.
 const CONNECT_MAX: Duration = Duration::from_millis(1300);
-/// Greetings under way, each on a thread of its own.
+/// Greetings under way, each on a thread of its own: of all hosts, and of one.
 const GREETINGS_MAX: usize = 256;
+const GREETINGS_OF_HOST_MAX: usize = 32;
 /// How often the accepting threads look whether they should stop.
 const ACCEPT_SLICE: Duration = Duration::from_millis(500);
 const BACKLOG: i32 = 4096;
@@ -77,9 +78,34 @@ struct Inner {
     nets: HashSet<String>,
     pump: Pump,
     counts: Arc<Counts>,
-    greetings: AtomicUsize,
+    greetings: Mutex<Greetings>,
     is_draining: AtomicBool,
     is_stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct Greetings {
+    count: usize,
+    of_hosts: HashMap<Option<IpAddr>, usize>,
+}
+
+/// A greeting under way, until it is dropped.
+struct Greeting {
+    inner: Arc<Inner>,
+    host: Option<IpAddr>,
+}
+
+impl Drop for Greeting {
+    fn drop(&mut self) {
+        let mut greetings = self.inner.greetings.lock();
+        greetings.count -= 1;
+        if let Some(count) = greetings.of_hosts.get_mut(&self.host) {
+            *count -= 1;
+            if *count == 0 {
+                greetings.of_hosts.remove(&self.host);
+            }
+        }
+    }
 }
 
 /// A refusal, and what the dialler is told.
@@ -121,7 +147,7 @@ impl Router {
             nets,
             pump,
             counts,
-            greetings: AtomicUsize::new(0),
+            greetings: Mutex::default(),
             is_draining: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         });
@@ -148,8 +174,7 @@ impl Router {
 
     /// Ends circuits whose dialler's certificate is not good any more.
     pub fn recheck(&self) {
-        let trusts = &self.inner.settings.trusts;
-        self.inner.pump.end_if(|identity| !trusts.iter().any(|trust| trust.check(identity).is_ok()));
+        self.inner.pump.end_if(|identity| !self.inner.is_good(identity));
     }
 
     pub fn stat(&self) -> RouterStatReply {
@@ -189,6 +214,10 @@ impl Drop for Router {
 }
 
 impl Inner {
+    fn is_good(&self, identity: &Identity) -> bool {
+        self.settings.trusts.iter().any(|trust| trust.check(identity).is_ok())
+    }
+
     fn accept(self: &Arc<Inner>, n: usize) {
         let listener = &self.listeners[n];
         while !self.is_stopping.load(Ordering::SeqCst) {
@@ -209,26 +238,33 @@ impl Inner {
 
     /// Greets on a thread of its own: a dialler that sends nothing keeps no other one waiting.
     fn begin(self: &Arc<Inner>, socket: Socket, n: usize) {
-        if self.greetings.fetch_add(1, Ordering::SeqCst) >= GREETINGS_MAX {
-            self.greetings.fetch_sub(1, Ordering::SeqCst);
+        let host = socket.peer_addr().ok().and_then(|a| a.as_socket()).map(|a| a.ip());
+        let Some(greeting) = self.enter(host) else {
             self.counts.refused();
             return;
-        }
-        let inner = self.clone();
+        };
         let greet = move || {
-            let by = Instant::now() + GREETING_MAX;
-            let peer = socket.peer_addr().ok().and_then(|a| a.as_socket()).map(|a| a.ip().to_string());
-            let peer = peer.unwrap_or_else(|| "?".into());
+            let (inner, by) = (&greeting.inner, Instant::now() + GREETING_MAX);
+            let peer = host.map_or_else(|| "?".into(), |ip| ip.to_string());
             if let Err(why) = inner.greet(Arc::new(socket), n, &peer, by) {
                 inner.counts.refused();
                 tracing::warn!(peer, nid = inner.nids[n], "a circuit was refused: {why}");
             }
-            inner.greetings.fetch_sub(1, Ordering::SeqCst);
         };
         if std::thread::Builder::new().name("greet".into()).spawn(greet).is_err() {
-            self.greetings.fetch_sub(1, Ordering::SeqCst);
             self.counts.refused();
         }
+    }
+
+    fn enter(self: &Arc<Inner>, host: Option<IpAddr>) -> Option<Greeting> {
+        let mut greetings = self.greetings.lock();
+        let count = greetings.of_hosts.get(&host).copied().unwrap_or(0);
+        if greetings.count >= GREETINGS_MAX || count >= GREETINGS_OF_HOST_MAX {
+            return None;
+        }
+        greetings.count += 1;
+        greetings.of_hosts.insert(host, count + 1);
+        Some(Greeting { inner: self.clone(), host })
     }
 
     fn greet(&self, socket: Arc<Socket>, n: usize, peer: &str, by: Instant) -> Result<(), Gone> {
@@ -254,7 +290,12 @@ impl Inner {
                     peer: identity.as_ref().map_or(peer.to_string(), |i| i.node.to_string()),
                 };
                 let counted = Counted::new(&self.counts, key);
-                Ok(self.pump.add(socket, next, counted, identity)?)
+                self.pump.add(socket, next, counted, identity.clone())?;
+                // It may have been revoked since its handshake.
+                if let Some(identity) = identity.filter(|identity| !self.is_good(identity)) {
+                    self.pump.end_if(|other| *other == identity);
+                }
+                Ok(())
             }
             Err(Refusal(status, why)) => {
                 let told = answer(status, why.clone());

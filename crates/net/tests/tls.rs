@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use net::conformance::{Echo, QUICK, Rig, check};
+use net::conformance::{Echo, QUICK, Rig, SLOW, check};
 use net::{Answer, Call, Fabric, Hub, Limits, NetError, Server, Service, rpc};
 use parking_lot::Mutex;
 use pki::{Reason, Role, Trust};
@@ -249,6 +249,41 @@ fn large_frames_of_many_threads_arrive_whole() {
                     assert!(into.iter().rev().eq(&bulk), "the echo of {} bytes", bulk.len());
                 }
             });
+        }
+    });
+}
+
+/// The client gives a large answer up, and it arrives later: the connection goes on. It once kept a thread busy for ever, and the node's lock.
+#[test]
+fn a_large_answer_that_comes_too_late_is_dropped() {
+    const LATE_MS: u16 = 300;
+    let mut site = Site::new();
+    let server = echo_server(Some(site.trust(Role::Server, "oss1")));
+    let fabric = Fabric::with_trust(None, Some(site.trust(Role::Client, "c1")));
+    let peer = fabric.peer_at(&server.nid(), T);
+    let bulk = vec![7u8; types::BULK_MAX];
+    let call = |call: u16, wait: Duration| {
+        let head = Header { call, bulk_len: bulk.len() as u32, ..Header::default() };
+        let (mut into, deadline) = (Buf::new(), Instant::now() + wait);
+        let (body, back) = (b"x".to_vec(), bulk.len());
+        let mut call = Call { head, body, bulk: &bulk, into: &mut into, back, deadline };
+        peer.call(&mut call).map(drop)
+    };
+    call(QUICK, Duration::from_secs(10)).expect("an answer");
+    let late = call(SLOW + LATE_MS, Duration::from_millis(100));
+    assert!(matches!(late, Err(NetError::NoAnswer { .. })), "{late:?}");
+    let (told, done) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..40 {
+                call(QUICK, Duration::from_secs(10)).expect("an answer");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            told.send(()).expect("the test waits");
+        });
+        if done.recv_timeout(Duration::from_secs(60)).is_err() {
+            eprintln!("a request after the late answer does not end");
+            std::process::exit(1);
         }
     });
 }

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::net::ToSocketAddrs;
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -63,7 +64,7 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
         listen: config.listen.clone(),
         trusts: trusts.clone(),
         allows_plain: clusters.iter().any(|cluster| cluster.trust.is_none()),
-        circuits_max: config.circuits_max as usize,
+        circuits_max: (config.circuits_max as usize).min(circuits_of_files()),
         policy: Arc::new(Judge(clusters.clone())),
     });
     let router = Arc::new(router.map_err(|e| {
@@ -87,6 +88,15 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
+/// The circuits for which this process may open files: two sockets, and two pipes while bytes wait both ways.
+fn circuits_of_files() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    const OTHERS: u64 = 600;
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let circuits = files.saturating_sub(OTHERS) / 6;
+    usize::try_from(circuits).unwrap_or(usize::MAX).max(16)
+}
+
 /// A cluster whose hosts may pass.
 struct Cluster {
     /// `None`: its hosts have no certificates.
@@ -94,6 +104,8 @@ struct Cluster {
     trust: Option<Arc<Trust>>,
     fabric: Arc<Fabric>,
     mgs: Vec<String>,
+    /// Their addresses, with their nets.
+    mgs_addresses: RwLock<HashSet<(SocketAddr, String)>>,
     /// Routers on the way to management services: a host may need them before it has a map.
     gateways: Vec<String>,
     /// Where its last map is kept.
@@ -139,14 +151,18 @@ impl Cluster {
         nets.apply(&fabric);
         let mgs = config.mgs.iter().map(|nid| config::normal_nid(nid)).collect::<Result<Vec<_>, _>>();
         let mgs = mgs.map_err(|e| anyhow::anyhow!(e))?;
-        // Clusters without certificates are told apart by their management service.
-        let label = name.clone().unwrap_or_else(|| format!("plain-{}", mgs.join("-")));
-        let label: String = label.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        // Clusters without certificates are told apart by their management service. No two labels are alike as file names.
+        let label =
+            name.clone().map_or_else(|| format!("off {}", mgs.join(",")), |name| format!("tls {name}"));
+        let plain =
+            |c: char| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("%{:02x}", c as u32) };
+        let label: String = label.chars().map(plain).collect();
         let cluster = Cluster {
             name,
             trust,
             fabric,
             mgs,
+            mgs_addresses: RwLock::default(),
             gateways,
             path: dir.join(format!("map-{label}")),
             known: RwLock::default(),
@@ -194,7 +210,9 @@ impl Cluster {
             Ok(Some(map)) => {
                 self.take(&map);
                 let fresh = self.path.with_extension("new");
-                let kept = fs::write(&fresh, map.to_bytes()).and_then(|()| fs::rename(&fresh, &self.path));
+                let kept = fs::File::create(&fresh)
+                    .and_then(|mut file| file.write_all(&map.to_bytes()).and_then(|()| file.sync_all()))
+                    .and_then(|()| fs::rename(&fresh, &self.path));
                 if let Err(e) = kept {
                     tracing::warn!(path = %self.path.display(), "the map is not kept for the next start: {e}");
                 }
@@ -223,12 +241,38 @@ impl Cluster {
         }
     }
 
+    /// A dialler may name a management service by its address where this configuration has its host's name. The dialler's own text is never
+    /// looked up: it could stand for any host.
+    fn is_mgs(&self, nid: &str) -> bool {
+        if self.mgs.iter().any(|known| known == nid) {
+            return true;
+        }
+        let literal = match Nid::parse(nid) {
+            Ok(Nid { address: Address::Tcp(text), .. }) => text.parse::<SocketAddr>().ok(),
+            _ => None,
+        };
+        literal.is_some_and(|address| self.mgs_addresses.read().contains(&(address, net_of(nid).to_owned())))
+    }
+
+    /// The addresses of the management services. It may wait for the resolver.
+    fn resolve(&self) {
+        let mut addresses = HashSet::new();
+        for nid in &self.mgs {
+            if let Ok(Nid { address: Address::Tcp(text), .. }) = Nid::parse(nid)
+                && let Ok(all) = text.to_socket_addrs()
+            {
+                addresses.extend(all.map(|address| (address, net_of(nid).to_owned())));
+            }
+        }
+        *self.mgs_addresses.write() = addresses;
+    }
+
     fn find(&self, nid: &str, fs: FsId) -> Option<String> {
         let known = self.known.read();
         let of = match known.nids.get(nid) {
             Some(of) => of,
             None if self.gateways.iter().any(|gateway| gateway == nid) => return Some(SHARED.into()),
-            None if is_same_host(&self.mgs, nid) => return Some("mgs".into()),
+            None if self.is_mgs(nid) => return Some("mgs".into()),
             None => return None,
         };
         let named = match of[..] {
@@ -238,21 +282,6 @@ impl Cluster {
         };
         Some(named.and_then(|fs| known.names.get(&fs).cloned()).unwrap_or_else(|| SHARED.into()))
     }
-}
-
-/// A management service may be named by its host, and by its address elsewhere.
-fn is_same_host(known: &[String], nid: &str) -> bool {
-    let addresses = |nid: &str| match Nid::parse(nid).ok()?.address {
-        Address::Tcp(text) => Some(text.to_socket_addrs().ok()?.collect::<HashSet<_>>()),
-        Address::Unix(_) => None,
-    };
-    if known.iter().any(|other| other == nid) {
-        return true;
-    }
-    let Some(wanted) = addresses(nid) else { return false };
-    known.iter().any(|other| {
-        net_of(other) == net_of(nid) && addresses(other).is_some_and(|have| !have.is_disjoint(&wanted))
-    })
 }
 
 /// net-G1: the NIDs of a cluster's map, and of its management service.
@@ -284,6 +313,7 @@ impl Keeper {
         let own = cluster.clone();
         let keep = move || {
             while !own.looks.lock().is_ending {
+                own.resolve();
                 own.look();
                 own.bell.wait(LOOK_EACH);
             }

@@ -245,6 +245,11 @@ fn tell(fabric: &Fabric, hub: &Hub, targets: &[(TargetId, Target)], map: &Cluste
     fabric.set_map(map);
     for (id, target) in targets {
         if map.target(*id).is_none() {
+            // Another management service, or an older map, does not know it. Only a removal leaves its id among those that were used.
+            if *id > map.ids_used.target {
+                tracing::warn!(target = %id, version = map.version, "a cluster map does not have it; is the management service the right one?");
+                continue;
+            }
             // A client with an older map must not store bytes that no newer map finds.
             if hub.serves(*id) {
                 hub.remove(*id);

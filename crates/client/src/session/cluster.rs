@@ -65,7 +65,9 @@ impl Cluster {
         for mirror in map.ost_mirrors(fs) {
             by_mirror.insert(mirror.id, link_to(&mut table.links, mirror.primary, false));
         }
-        for (target, link) in table.links.iter().filter(|(target, _)| map.target(**target).is_none()) {
+        // A map of another management service does not know them either, and then nothing may be given up.
+        let is_removed = |target: &TargetId| map.target(*target).is_none() && *target <= map.ids_used.target;
+        for (target, link) in table.links.iter().filter(|(target, _)| is_removed(target)) {
             if link.leave() {
                 tracing::error!(
                     "{} was removed from the cluster: reads and writes of bytes there fail with EIO; restore such files from a \

@@ -133,6 +133,13 @@ impl Rails {
         all.into_iter().map(|rail| rail.nid.clone()).collect()
     }
 
+    /// The outcome of an attempt is not kept: it may be made again at once.
+    pub fn give_back(&mut self, nid: &str) {
+        if let Some(trouble) = self.of(nid).and_then(|rail| rail.trouble.as_mut()) {
+            trouble.is_trying = false;
+        }
+    }
+
     pub fn work(&mut self, nid: &str) {
         self.of(nid).into_iter().for_each(|rail| rail.trouble = None);
     }

@@ -31,8 +31,8 @@ const TURN_BYTES: usize = 4 << 20;
 const IDLE: Duration = Duration::from_secs(1);
 /// How often a worker looks at what its circuits' sockets do not tell.
 const TICK: Duration = Duration::from_millis(250);
-/// Bytes that were sent and that the other host does not acknowledge for this long end a circuit.
-const UNACKNOWLEDGED_MS: u32 = 30_000;
+/// Bytes that the other host neither acknowledges nor takes for this long end a circuit. A program may be stopped for minutes.
+const UNACKNOWLEDGED_MS: u32 = 600_000;
 const WORKERS_MAX: usize = 4;
 /// The event of a worker's inbox.
 const WAKE: u64 = u64::MAX;
@@ -218,6 +218,8 @@ impl Worker {
         let mut pipes: Vec<Pipe> = Vec::new();
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         let mut ready: Vec<u64> = Vec::new();
+        // They found no pipe.
+        let mut starved: Vec<u64> = Vec::new();
         let mut ticked = Instant::now();
         while !self.is_stopping.load(Ordering::SeqCst) {
             let wait = if ready.is_empty() { TICK } else { Duration::ZERO };
@@ -245,6 +247,7 @@ impl Worker {
                     Ok(Turn::Waits) => {}
                     Ok(Turn::HasMore) => ready.push(id),
                     Ok(Turn::Over) => self.end(&circuit),
+                    Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => starved.push(id),
                     Err(why) => {
                         tracing::debug!(circuit = id, "a circuit broke: {why}");
                         self.end(&circuit);
@@ -254,6 +257,10 @@ impl Worker {
             if is_rung || ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.tick();
+                if !starved.is_empty() {
+                    tracing::warn!(circuits = starved.len(), "no pipe could be opened; they are tried again");
+                    ready.append(&mut starved);
+                }
             }
         }
         let all: Vec<_> = self.circuits.lock().values().cloned().collect();

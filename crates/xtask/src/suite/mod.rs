@@ -300,7 +300,7 @@ pub fn run(
     };
     for wiring in wirings {
         let (scale, is_short) = (scale.on(*wiring), scale.is_short());
-        let mut shared: Option<Bench> = None;
+        let (mut shared, mut plain): (Option<Bench>, Option<Bench>) = (None, None);
         for (needs, (name, test)) in all() {
             let wanted = only.is_none_or(|o| name.contains(o));
             let is_elsewhere = match needs {
@@ -322,7 +322,9 @@ pub fn run(
                 continue;
             }
             let began = Instant::now();
-            let outcome = run_one(bin, parent, scale, *wiring, seed, needs, test, &mut shared);
+            let has_tls = !WITHOUT_TLS.iter().any(|module| name.starts_with(module));
+            let shared = if has_tls { &mut shared } else { &mut plain };
+            let outcome = run_one(bin, parent, scale, *wiring, seed, needs, test, has_tls, shared);
             let took = began.elapsed().as_secs_f64();
             match outcome {
                 Ok(()) => {
@@ -337,7 +339,7 @@ pub fn run(
                         label(*wiring)
                     );
                     failed.push(format!("{wiring:?} {name}"));
-                    shared = None;
+                    *shared = None;
                 }
             }
         }
@@ -364,7 +366,12 @@ fn label(wiring: Wiring) -> &'static str {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "one call site; a struct would only name the same eight things")]
+/// Tests that run commands and mounts of their own, by the names of their modules. On their clusters connections have no TLS: a site may
+/// choose that, and it must go on to work.
+const WITHOUT_TLS: &[&str] =
+    &["admin::", "claims::", "guard::", "host::", "json::", "manage::", "mounting::"];
+
+#[allow(clippy::too_many_arguments, reason = "one call site; a struct would only name the same things")]
 fn run_one(
     bin: &Path,
     parent: &Path,
@@ -373,9 +380,11 @@ fn run_one(
     seed: u64,
     needs: Needs,
     test: fn(&mut Bench) -> Result<()>,
+    has_tls: bool,
     shared: &mut Option<Bench>,
 ) -> Result<()> {
-    let shape = if needs == Needs::Load { load::shape(scale) } else { Shape::small(wiring) };
+    let mut shape = if needs == Needs::Load { load::shape(scale) } else { Shape::small(wiring) };
+    shape.tls &= has_tls;
     let fresh =
         || -> Result<Bench> { Ok(Bench { cluster: Cluster::start(bin, parent, shape)?, seed, scale }) };
     if needs != Needs::Shared {
