@@ -16,7 +16,7 @@ pub const NODEMAPS_MAX: usize = 256;
 pub const RANGES_MAX: usize = 64;
 /// Longest name and longest pattern in bytes, that of a certificate's node name.
 const TEXT_MAX: usize = 63;
-/// The user and group of squashed callers, unless others are given: `nobody`.
+/// The user and group of squashed callers, unless others are given.
 pub const NOBODY: u32 = 65_534;
 const ROLES: [&str; 4] = ["server", "client", "admin", "router"];
 

@@ -37,7 +37,7 @@ enum Verb {
     Remove(Remove),
 }
 
-/// Add or change a nodemap. What is not given stays as it is; a new nodemap has no effect but those given.
+/// Add or change a nodemap. Options that are not given stay as they are; a new nodemap has the given effects only.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria nodemap add strangers --priority 900 --node '*' --ban --mgs 10.0.0.5@tcp
