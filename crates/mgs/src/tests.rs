@@ -179,7 +179,7 @@ fn nodemaps_are_changed_by_administrators_and_seen_by_all() {
     }
     assert_eq!(code_for(&mgs, "stria://c/admin/n", &add).0, Code::Ok);
     assert_eq!(ask(&*peer, &add).map(drop).map_err(|fault| fault.code), Err(Code::Exists));
-    assert_eq!(get(&*peer, 0, false).expect("sent").nodemaps, [lab.clone()]);
+    assert_eq!(get(&*peer, 0, false).expect("sent").nodemaps, std::slice::from_ref(&lab));
     let version = mgs.map().version;
     let gone = ask(&*peer, &ChangeNodemaps { remove: vec![lab], add: vec![] }).expect("removed");
     assert_eq!((gone.version, mgs.map().nodemaps), (version + 1, vec![]));

@@ -176,7 +176,7 @@ fn nodemaps_come_change_and_go() {
     assert_eq!((one.version, &one.nodemaps), (1, &vec![lab.clone()]));
     assert_eq!(after(&one, &[], &[&banned]), Err(Code::Exists));
     let two = after(&one, &[&lab], &[&banned]).expect("changed in one step");
-    assert_eq!(two.nodemaps, [banned.clone()]);
+    assert_eq!(two.nodemaps, std::slice::from_ref(&banned));
     assert_eq!(after(&two, &[&lab], &[&lab]), Err(Code::Busy), "it is another one now");
     assert_eq!(after(&two, &[&banned], &[]).expect("removed").nodemaps, []);
     assert_eq!(after(&one, &[&nodemap("none")], &[]), Err(Code::NotFound));
