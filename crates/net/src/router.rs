@@ -1,7 +1,7 @@
 //! A router: joins nets by circuits. It stores no frames and reads none.
 //!
-//! 1. A dialler greets the router and names the NID that it wants to reach (`dial.rs`). 2. The router judges its certificate and the NID, and
-//! connects there. 3. It answers, and from then on moves bytes both ways (`pump.rs`). TLS between the two ends goes through it untouched.
+//! A dialler greets the router and names the NID that it wants to reach (`dial.rs`). The router judges its certificate and the NID, and
+//! connects there. Then it answers, and from then on moves bytes both ways (`pump.rs`). TLS between the two ends goes through it untouched.
 //!
 //! net-G1: a circuit leads only to a NID that the policy allows to the cluster of the dialler's certificate, on a net of this router.
 //! net-G2: no byte of a circuit is passed on before its greeting is over, and none is lost or added after.

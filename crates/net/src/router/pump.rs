@@ -392,7 +392,7 @@ impl Flow {
 impl Pipe {
     fn make() -> Result<Pipe, Errno> {
         let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Refused to a user who has many pipes: then it stays small, which is slower and not wrong.
+        // The kernel may refuse it to a user with many pipes. A small pipe is slower and not wrong.
         let bytes = match fcntl_setpipe_size(&write, PIPE_BYTES) {
             Ok(bytes) => bytes,
             Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,

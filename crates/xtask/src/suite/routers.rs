@@ -198,12 +198,14 @@ fn rails(b: &mut Bench) -> Result<()> {
         site.hosts().link_down("s1", "tcp1")?;
         std::thread::sleep(Duration::from_secs(4));
         Ok(site.hosts().link_up("s1", "tcp1")?)
-    })?;
+    })
+    .with_context(|| site.log_tails())?;
     ensure!(stall < STALL_MAX, "the stall was {stall:?}");
     let before = received(&site, "tcp1")?;
     wait_until("the rail is used again", || {
         write()?;
         Ok(received(&site, "tcp1")? > before + (8 << 20))
-    })?;
+    })
+    .with_context(|| site.log_tail(&Part::mount(FS, "c0")))?;
     site.stop_all()
 }
