@@ -489,8 +489,9 @@ impl Fs {
         let held = &self.id.sharing.held;
         let of_file = (file.fid, 0)..=(file.fid, u64::MAX);
         let tokens: Vec<u64> = held.lock().sections.range(of_file).map(|((_, token), _)| *token).collect();
-        let unknown = tokens.into_iter().filter(|token| !file.hold.knows(*token));
-        held.lock().not_left.extend(unknown.map(|token| (file.fid, token)));
+        // Before `held` is locked: a call locks it while it has the lock of the hold.
+        let unknown: Vec<u64> = tokens.into_iter().filter(|token| !file.hold.knows(*token)).collect();
+        held.lock().not_left.extend(unknown.into_iter().map(|token| (file.fid, token)));
     }
 
     pub(crate) fn leave(&self, fid: Fid, token: u64, deadline: Instant) {

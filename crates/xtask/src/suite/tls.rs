@@ -223,7 +223,10 @@ fn certified(b: &mut Bench) -> Result<()> {
     for folder in [&client, &cluster.certificate(pki::Role::Server).context("it has certificates")?] {
         for words in [&remove[..], &create] {
             let (code, text) = run(&bin, words, folder)?;
-            ensure!(code == 1 && text.contains("needs an administrator's certificate"), "{words:?}: {code}: {text}");
+            ensure!(
+                code == 1 && text.contains("needs an administrator's certificate"),
+                "{words:?}: {code}: {text}"
+            );
         }
     }
     let (code, text) = run(&bin, &remove, &admin)?;
