@@ -187,7 +187,7 @@ pub struct Output {
     pub text: String,
 }
 
-/// What a sampler printed since its last such line.
+/// Output of a sampler since its last such line.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Samples {
     /// The command.

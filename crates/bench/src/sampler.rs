@@ -62,7 +62,7 @@ impl Samplers {
         Samplers { all: commands.iter().map(|words| Sampler::start(words, program, begun)).collect() }
     }
 
-    /// What came since the last time, as lines of the record.
+    /// New output since the last time, as lines of the record.
     pub fn drain(&mut self) -> Vec<Line> {
         self.all.iter_mut().flat_map(Sampler::drain).collect()
     }

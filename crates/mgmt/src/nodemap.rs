@@ -20,7 +20,7 @@ const TEXT_MAX: usize = 63;
 pub const NOBODY: u32 = 65_534;
 const ROLES: [&str; 4] = ["server", "client", "admin", "router"];
 
-/// What a server knows of the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer<'a> {
     /// Role and node name of its certificate.

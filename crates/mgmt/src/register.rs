@@ -212,7 +212,7 @@ fn not_in_map(map: &ClusterMap, request: &Register) -> Fault {
     Fault::new(Code::NotFound, why)
 }
 
-/// What a file system has for its whole life.
+/// Properties of a file system for its whole life.
 pub(crate) struct FsSettings {
     pub inline_max: u32,
     pub commit_interval_ms: u32,

@@ -39,7 +39,7 @@ bodies! {
         stalls: u64,
         stall_us: u64,
     }
-    /// What went through in one second.
+    /// The traffic of one second.
     RouterSample {
         number: u64,
         /// Milliseconds since 1970.

@@ -12,7 +12,7 @@ pub struct HostReport {
     pub report: Report,
 }
 
-/// What the processes of one part told.
+/// The answers of the processes of one part.
 pub struct Sum {
     limit: Limit,
     pub reports: Vec<HostReport>,

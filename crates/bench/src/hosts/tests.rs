@@ -10,7 +10,7 @@ use crate::job::*;
 use crate::runner::Runner;
 use crate::testdir::TestDir;
 
-/// What a host does.
+/// The behaviour of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Works,

@@ -298,7 +298,7 @@ pub enum AxisScale {
 pub struct Sampled {
     /// Names of fields; `*` stands for any characters.
     pub fields: Vec<String>,
-    /// What a value is multiplied with to get the figure's unit; 1 without it.
+    /// A value times this is in the figure's unit; 1 without it.
     pub factor: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What samplers printed, as tracks of a figure over time: each series from its first phase on, so that runs lie over one another.
+//! Output of samplers, as tracks of a figure over time: each series from its first phase on, so that runs lie over one another.
 
 use super::figure::Shown;
 use super::timeline::{Band, Step, Track, base};

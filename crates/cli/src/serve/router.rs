@@ -117,7 +117,7 @@ struct Cluster {
     looked: Condvar,
 }
 
-/// What the map says of NIDs.
+/// The NIDs of a map.
 #[derive(Default)]
 struct Known {
     version: u64,

@@ -1,4 +1,4 @@
-//! What went through a router: by nets, file system and dialler, in all and by second.
+//! Counters of a router: by nets, file system and dialler, in all and by second.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;

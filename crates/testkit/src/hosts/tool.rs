@@ -51,7 +51,7 @@ impl Tool {
     }
 }
 
-/// What namespaces need.
+/// Programs that namespaces need.
 pub fn check() -> io::Result<()> {
     [IP, TC, NSENTER, UNSHARE].iter().try_for_each(|tool| tool.path().map(drop))?;
     match rustix::process::geteuid().is_root() {
