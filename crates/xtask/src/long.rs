@@ -72,6 +72,8 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
                 let suite = ["suite", "--scale", "long", "--wiring", &wiring, "--seed", &seed, "--dir"];
                 let mut command = Command::new(std::env::current_exe()?);
                 command.args(suite).arg(parent).env("STRIA_BIN", &bin);
+                // Those with two mounts have certificates too, which they lack in the short form.
+                command.env(testkit::cluster::TLS_VARIABLE, "on");
                 let title = format!("cargo xtask suite --scale long --wiring {wiring} --seed {seed}");
                 steps(&mut out, &mut counts, &mut command, &title)?
             }
