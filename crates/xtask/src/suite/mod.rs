@@ -369,7 +369,7 @@ fn label(wiring: Wiring) -> &'static str {
 /// Tests that run commands and mounts of their own, by the names of their modules. On their clusters connections have no TLS: a site may
 /// choose that, and it must go on to work.
 const WITHOUT_TLS: &[&str] =
-    &["admin::", "claims::", "guard::", "host::", "json::", "manage::", "mounting::"];
+    &["admin::", "changelog::", "claims::", "guard::", "host::", "json::", "manage::", "mounting::"];
 
 #[allow(clippy::too_many_arguments, reason = "one call site; a struct would only name the same things")]
 fn run_one(
