@@ -12,13 +12,11 @@ use net::router::{Policy, Router, RouterSettings};
 use net::routes::parse_route;
 use net::{Call, Fabric, HELLO_LEN, Hello, HelloStatus, Hub, Kind, Limits, NetError, Server};
 use pki::{Reason, Role, Trust};
-use types::{Buf, FsId, NodeId, TargetId};
+use types::{Buf, FsId, NodeId};
 use wire::Header;
 use wire::map::Route;
 
-use site::Site;
-
-const T: TargetId = TargetId(11);
+use site::{Site, T, ask, refusal};
 
 /// Allows every NID but those with this text.
 struct AllBut(&'static str);
@@ -60,18 +58,6 @@ fn fabric(trust: Option<Arc<Trust>>, routes: Vec<Route>) -> Arc<Fabric> {
     let fabric = Fabric::with_trust(None, trust);
     fabric.set_nets(vec!["tcp0".into()], routes);
     fabric
-}
-
-fn ask(fabric: &Fabric, nid: &str) -> Result<Vec<u8>, NetError> {
-    let head = Header { call: QUICK, ..Header::default() };
-    let (mut into, deadline) = (Buf::new(), Instant::now() + Duration::from_secs(10));
-    let body = b"abc".to_vec();
-    let mut call = Call { head, body, bulk: &[], into: &mut into, back: 0, deadline };
-    fabric.peer_at(nid, T).call(&mut call).map(|(_, body)| body)
-}
-
-fn refusal(fabric: &Fabric, nid: &str) -> String {
-    ask(fabric, nid).expect_err("refused").to_string()
 }
 
 /// Router and fabric live as long as the rig.

@@ -12,13 +12,11 @@ use net::conformance::{Echo, QUICK, Rig, SLOW, check};
 use net::{Answer, Call, Fabric, Hub, Limits, NetError, Server, Service, rpc};
 use parking_lot::Mutex;
 use pki::{Reason, Role, Trust};
-use types::{Buf, Code, TargetId};
+use types::{Buf, Code};
 use wire::Header;
 use wire::fabric::{NetStat, NetTrace};
 
-use site::Site;
-
-const T: TargetId = TargetId(11);
+use site::{Site, T, ask, refusal};
 
 fn listen(hub: Arc<Hub>, trust: Option<Arc<Trust>>) -> Server {
     Server::listen_within("127.0.0.1:0", hub, Limits::default(), trust).expect("it listens")
@@ -28,18 +26,6 @@ fn echo_server(trust: Option<Arc<Trust>>) -> Server {
     let hub = Hub::new();
     hub.add(T, Arc::new(Echo::default()));
     listen(hub, trust)
-}
-
-fn ask(fabric: &Fabric, nid: &str) -> Result<Vec<u8>, NetError> {
-    let head = Header { call: QUICK, ..Header::default() };
-    let (mut into, deadline) = (Buf::new(), Instant::now() + Duration::from_secs(10));
-    let body = b"abc".to_vec();
-    let mut call = Call { head, body, bulk: &[], into: &mut into, back: 0, deadline };
-    fabric.peer_at(nid, T).call(&mut call).map(|(_, body)| body)
-}
-
-fn refusal(fabric: &Fabric, nid: &str) -> String {
-    ask(fabric, nid).expect_err("refused").to_string()
 }
 
 #[test]

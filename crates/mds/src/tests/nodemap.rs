@@ -7,11 +7,11 @@ use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::map::{IdRange, Nodemap, Squash};
 use wire::meta::*;
-use wire::session::{Attach, AttachReply, Claims, Detach, TargetStat};
+use wire::session::{AttachReply, Detach, TargetStat};
 use wire::{Header, ReplyHead, Request, Wire, decode_reply};
 
 use super::meta_rules::{create, fresh};
-use super::rig::{FS_UUID, Rig, registered};
+use super::rig::{Rig, registered};
 
 const TOP: Fid = Fid::ROOT;
 
@@ -54,17 +54,7 @@ fn ask<R: Request>(rig: &Rig, by: &Known, req: &R, session: SessionId) -> Result
 }
 
 fn attach(rig: &Rig, by: &Known, client: u8) -> Result<AttachReply, Fault> {
-    let req = Attach {
-        fs_uuid: FS_UUID,
-        client: Uuid([client; 16]),
-        session: SessionId(0),
-        name: "host 7".into(),
-        observer: false,
-        claims: Claims::All,
-        own_locks: false,
-        ticket: Default::default(),
-    };
-    ask(rig, by, &req, SessionId(0))
+    ask(rig, by, &super::owners::attach(client), SessionId(0))
 }
 
 /// A rig with this list and no session.
@@ -174,7 +164,7 @@ fn n4_a_node_that_may_only_read_changes_nothing() {
     };
     assert_eq!(ask(&rig, &by, &open(true), session).unwrap_err().code, Code::ReadOnly);
     assert_eq!(ask(&rig, &by, &owner_of(fid, SET_UID, 5), session).unwrap_err().code, Code::ReadOnly);
-    // What a lease let it promise comes in batches.
+    // Changes that it promised under a lease come in batches.
     let op = |call, body: Vec<u8>| Op { call, slot: 0, sequence: 0, bulk_len: 0, body: Bytes(body) };
     let ops = vec![
         op(Lookup::CALL, lookup("a", 0).to_bytes()),

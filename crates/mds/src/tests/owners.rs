@@ -39,7 +39,7 @@ fn code(rig: &Rig, by: &Known, call: u16, session: SessionId) -> Code {
     Code::from_u16(ReplyHead::get(&mut wire::Reader::new(&body)).unwrap().code)
 }
 
-fn attach(client: u8) -> Attach {
+pub fn attach(client: u8) -> Attach {
     Attach {
         fs_uuid: FS_UUID,
         client: Uuid([client; 16]),

@@ -1,14 +1,18 @@
-//! Certificates for tests.
-
-// Not every test needs all of it.
-#![allow(dead_code)]
+//! Certificates and requests for tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
+use net::conformance::QUICK;
+use net::{Call, Fabric, NetError};
 use pki::{Authority, Role, Trust};
+use types::{Buf, TargetId};
+use wire::Header;
+
+/// The target that echoes.
+pub const T: TargetId = TargetId(11);
 
 /// A CA directory that goes with its owner.
 pub struct Site {
@@ -39,4 +43,18 @@ impl Drop for Site {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// A short request to the echo at `nid`.
+pub fn ask(fabric: &Fabric, nid: &str) -> Result<Vec<u8>, NetError> {
+    let head = Header { call: QUICK, ..Header::default() };
+    let (mut into, deadline) = (Buf::new(), Instant::now() + Duration::from_secs(10));
+    let body = b"abc".to_vec();
+    let mut call = Call { head, body, bulk: &[], into: &mut into, back: 0, deadline };
+    fabric.peer_at(nid, T).call(&mut call).map(|(_, body)| body)
+}
+
+/// The error of such a request.
+pub fn refusal(fabric: &Fabric, nid: &str) -> String {
+    ask(fabric, nid).expect_err("refused").to_string()
 }
