@@ -31,7 +31,7 @@ use crate::dial::addresses_of;
 use crate::hello::{Hello, Kind, Status};
 use crate::nid::{Address, Nid, socket_for};
 use crate::routes::net_of;
-use crate::server::{bind_tcp, with_port};
+use crate::server::{accept_each, bind_tcp, with_port};
 use crate::socket::{Gone, SLICE, read_hello, send_hello, tune, wait_for};
 use count::{Counted, Counts, Key};
 use pump::Pump;
@@ -219,21 +219,8 @@ impl Inner {
     }
 
     fn accept(self: &Arc<Inner>, n: usize) {
-        let listener = &self.listeners[n];
-        while !self.is_stopping.load(Ordering::SeqCst) {
-            match listener.accept() {
-                Ok((socket, _)) => self.begin(socket, n),
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                Err(e)
-                    if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
-                Err(_) if self.is_stopping.load(Ordering::SeqCst) => return,
-                Err(e) => {
-                    // Mostly "too many open files": it passes when circuits end, and retrying at once would not help.
-                    tracing::warn!(nid = self.nids[n], "accept failed: {e}");
-                    std::thread::sleep(Duration::from_millis(50));
-                }
-            }
-        }
+        let is_stopping = || self.is_stopping.load(Ordering::SeqCst);
+        accept_each(&self.listeners[n], &self.nids[n], is_stopping, |socket| self.begin(socket, n), || {});
     }
 
     /// Greets on a thread of its own: a dialler that sends nothing keeps no other one waiting.

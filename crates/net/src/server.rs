@@ -232,21 +232,36 @@ fn remove_stale(path: &Path, address: &SockAddr) -> io::Result<()> {
 
 fn accept(engine: &Arc<Engine>, listener: &Socket, net: &Arc<str>) {
     let mut swept = Instant::now();
-    while !engine.is_stopping() {
-        match listener.accept() {
-            Ok((socket, _)) => engine.welcome(socket, net),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
-            Err(_) if engine.is_stopping() => return,
-            Err(e) => {
-                // Mostly "too many open files": it passes when connections end, and retrying at once would not help.
-                tracing::warn!(nid = %engine.nid(), "accept failed: {e}");
-                std::thread::sleep(Duration::from_millis(50));
-            }
-        }
+    let after_each = || {
         if swept.elapsed() >= ACCEPT_SLICE {
             engine.sweep();
             swept = Instant::now();
         }
+    };
+    let take = |socket| engine.welcome(socket, net);
+    accept_each(listener, engine.nid(), || engine.is_stopping(), take, after_each);
+}
+
+/// Accepts connections until `is_stopping`. `after_each` is called after each one, and each slice of the socket's time-out.
+pub(crate) fn accept_each(
+    listener: &Socket,
+    nid: &str,
+    is_stopping: impl Fn() -> bool,
+    take: impl Fn(Socket),
+    mut after_each: impl FnMut(),
+) {
+    while !is_stopping() {
+        match listener.accept() {
+            Ok((socket, _)) => take(socket),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
+            Err(_) if is_stopping() => return,
+            Err(e) => {
+                // Mostly "too many open files": it passes when connections end, and retrying at once would not help.
+                tracing::warn!(nid, "accept failed: {e}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        after_each();
     }
 }
