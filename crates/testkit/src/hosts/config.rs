@@ -2,13 +2,21 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::plan::{Part, Plan};
 
+/// Added to the port of a server that came from another host.
+const GUEST_PORT: u16 = 50;
+
 /// The configuration of a part that is no router. `dir` is for its files; `tls` is the folder of its certificate, if it has one.
 pub fn text(plan: &Plan, part: &Part, dir: &Path, tls: Option<&Path>) -> Result<String> {
-    let host = plan.host_of(part)?;
+    moved_text(plan, (part, part), dir, tls)
+}
+
+/// As `text`, for a server that runs in the place of `at`, beside its own server there.
+pub fn moved_text(plan: &Plan, (part, at): (&Part, &Part), dir: &Path, tls: Option<&Path>) -> Result<String> {
+    let host = plan.host_of(at)?;
     let tls = match tls {
         Some(folder) => format!("tls = {}\n", quoted(folder)),
         // The machine may have certificates of its own.
@@ -17,13 +25,13 @@ pub fn text(plan: &Plan, part: &Part, dir: &Path, tls: Option<&Path>) -> Result<
     let source = |with_address: bool| -> Result<String> {
         let (Some(cluster), Some(name)) = part.place() else { return Ok(String::new()) };
         let mgs = plan.mgs_nids(cluster, host)?;
-        let address = if with_address { addresses(plan, part)? } else { String::new() };
+        let address = if with_address { addresses(plan, part, at)? } else { String::new() };
         Ok(format!("mgs = {mgs:?}\nfsname = \"{name}\"\n{address}"))
     };
     let stem = part.file_stem();
     let body = match part {
         Part::Router { .. } => bail!("{part}: `router_text` has its configuration"),
-        Part::Mgs { .. } => format!("{}dir = {}\n", addresses(plan, part)?, quoted(&dir.join(&stem))),
+        Part::Mgs { .. } => format!("{}dir = {}\n", addresses(plan, part, at)?, quoted(&dir.join(&stem))),
         Part::Mds { .. } => {
             format!("{}device = {}\nsize = \"4G\"\n", source(true)?, quoted(&dir.join(format!("{stem}.img"))))
         }
@@ -68,9 +76,13 @@ pub fn mount_point(part: &Part, dir: &Path) -> std::path::PathBuf {
     dir.join(format!("{}-{}", cluster.unwrap_or_default(), name.unwrap_or_default()))
 }
 
-/// A server listens at the address of its host on each net.
-fn addresses(plan: &Plan, part: &Part) -> Result<String> {
-    Ok(format!("listen = {:?}\n", plan.nids(part)?))
+/// A server listens at the address of its host on each net. A guest's port is one that its host's own servers leave free.
+fn addresses(plan: &Plan, part: &Part, at: &Part) -> Result<String> {
+    let own = plan.port(at)?.with_context(|| format!("{at} has no port"))?;
+    let port = if part == at { own } else { own + GUEST_PORT };
+    let host = plan.host_of(at)?;
+    let nids = plan.nets_of(host).into_iter().map(|net| Ok(plan.spec().nid(host, net, port)?));
+    Ok(format!("listen = {:?}\n", nids.collect::<Result<Vec<_>>>()?))
 }
 
 /// A path as TOML.

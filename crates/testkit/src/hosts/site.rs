@@ -43,6 +43,8 @@ pub struct Site {
     bin: PathBuf,
     dir: PathBuf,
     running: BTreeMap<Part, Run>,
+    /// Servers that moved, with their present hosts. Their files stay where they are.
+    moved: BTreeMap<Part, String>,
     keep: bool,
 }
 
@@ -56,7 +58,8 @@ impl Site {
         remove_stale(&parent);
         let dir = fresh_dir(&parent)?;
         let bin = bin.canonicalize().with_context(|| bin.display().to_string())?;
-        let site = Site { hosts, plan, bin, dir, running: BTreeMap::new(), keep: false };
+        let site =
+            Site { hosts, plan, bin, dir, running: BTreeMap::new(), moved: BTreeMap::new(), keep: false };
         for host in site.hosts.hosts() {
             fs::create_dir(site.host_dir(host.name()))?;
         }
@@ -171,6 +174,28 @@ impl Site {
         Ok(fs::write(self.config_path(&Part::router(host))?, text)?)
     }
 
+    /// Has an OSS start on another host from now on, at that host's addresses and with its certificate, as with drives that both hosts reach.
+    pub fn move_to(&mut self, part: &Part, host: &str) -> Result<()> {
+        ensure!(!self.running.contains_key(part), "stop the {part} before it moves");
+        let Part::Oss { fs, .. } = part else { bail!("{part} has no addresses to move to") };
+        let there = Part::oss(fs, host);
+        let cluster = part.place().0.context("an OSS has a cluster")?;
+        let tls = self.certificate(cluster, pki::Role::Server, host);
+        let files = self.host_dir(self.plan.host_of(part)?);
+        let text = config::moved_text(&self.plan, (part, &there), &files, tls.as_deref())?;
+        fs::write(self.config_path(part)?, text)?;
+        self.moved.insert(part.clone(), host.to_owned());
+        Ok(())
+    }
+
+    /// The host on which a part runs.
+    fn place_of<'a>(&'a self, part: &'a Part) -> Result<&'a str> {
+        match self.moved.get(part) {
+            Some(host) => Ok(host),
+            None => self.plan.host_of(part),
+        }
+    }
+
     pub fn config_path(&self, part: &Part) -> Result<PathBuf> {
         Ok(self.host_dir(self.plan.host_of(part)?).join(format!("{}.toml", part.file_stem())))
     }
@@ -210,7 +235,7 @@ impl Site {
 
     pub fn start_without_wait(&mut self, part: &Part) -> Result<()> {
         ensure!(!self.running.contains_key(part), "{part} runs already");
-        let host = self.plan.host_of(part)?;
+        let host = self.place_of(part)?;
         let (log_path, config) = (self.log_path(part)?, self.config_path(part)?);
         ensure!(config.exists(), "{part} has no configuration: call Site::configure_router");
         let mut command = self.command(host, &self.bin)?;
@@ -287,7 +312,7 @@ impl Site {
 
     /// The parts on a host that run.
     pub fn running_on(&self, host: &str) -> Vec<Part> {
-        let on = |part: &&Part| self.plan.host_of(part).is_ok_and(|h| h == host);
+        let on = |part: &&Part| self.place_of(part).is_ok_and(|h| h == host);
         self.running.keys().filter(on).cloned().collect()
     }
     pub fn pid(&self, part: &Part) -> Option<u32> {

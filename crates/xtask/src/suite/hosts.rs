@@ -21,10 +21,14 @@ pub const OWN: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("hosts::hosts_lose_their_power_and_come_back", power_lost)),
     (Needs::Only(Wiring::Tcp), ("hosts::a_clients_link_is_away_under_writes", client_away)),
     (Needs::Only(Wiring::Tcp), ("hosts::answers_of_a_server_are_lost_under_writes", answers_lost)),
+    (Needs::Only(Wiring::Tcp), ("hosts::an_oss_moves_to_another_address_under_writes", oss_moves)),
 ];
 
 const LINK_AWAY: Duration = Duration::from_secs(3);
 const ANSWERS_LOST: Duration = Duration::from_secs(2);
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// Longest stall of writes over a planned move.
+const MOVE_MAX: Duration = Duration::from_secs(4);
 pub const FS: &str = "alpha/work";
 const FILES: usize = 40;
 const LARGE_BYTES: usize = 6_000_011;
@@ -163,6 +167,27 @@ fn answers_lost(b: &mut Bench) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// [S-deadline] An OSS is stopped, or killed, and starts at other addresses with the same devices. Clients follow the map.
+fn oss_moves(b: &mut Bench) -> Result<()> {
+    let plan =
+        ["c0", "c1", "s0", "s1", "s2"].iter().fold(Plan::new(), |plan, host| plan.host(host, &["tcp0"]));
+    let plan = plan.cluster("alpha", "s0").fs(FS, "s0", &["s1", "s2"]).osts(1, "1G");
+    let mut site = site(b, plan.mount(FS, "c0").mount(FS, "c1"))?;
+    let oss = Part::oss(FS, "s1");
+    let stall = under_writes(&mut site, "an OSS stopped and moved to another host", |site| {
+        site.stop(&oss, STOP_MAX)?;
+        site.move_to(&oss, "s2")?;
+        site.start_part(&oss)
+    })?;
+    ensure!(stall < MOVE_MAX, "writes stood still for {stall:?}");
+    under_writes(&mut site, "an OSS killed and moved back", |site| {
+        site.kill(&oss)?;
+        site.move_to(&oss, "s1")?;
+        site.start_part(&oss)
+    })
+    .map(drop)
 }
 
 /// Bytes of a record: some are inline in the MDT, and a file of them is soon in objects.
