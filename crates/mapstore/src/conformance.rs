@@ -29,14 +29,7 @@ pub fn sample(version: u64) -> ClusterMap {
             state: 1,
             bytes_total: 1 << 30,
         }],
-        mirrors: vec![Mirror {
-            id: MirrorId(1),
-            fs: FsId(1),
-            is_mdt: true,
-            epoch: Epoch(2),
-            members: vec![TargetId(1)],
-            primary: TargetId(1),
-        }],
+        mirrors: vec![Mirror::alone(MirrorId(1), FsId(1), true, Epoch(2), TargetId(1))],
         ids_used: IdsUsed { fs: FsId(4), node: NodeId(5), target: TargetId(6), mirror: MirrorId(7) },
         routes: vec![Route { to: "tcp1".into(), gateway: "10.0.0.9:7020@tcp0".into(), priority: 1 }],
         nodemaps: vec![Nodemap {

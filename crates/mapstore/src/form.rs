@@ -1,12 +1,13 @@
 //! The byte form of a stored map. The golden bytes are in the tests, the description in `docs/formats/map.md`.
 
+use types::TargetId;
 use types::crc::crc32c;
-use wire::map::{ClusterMap, IdsUsed, Nodemap, Route};
-use wire::{Malformed, Wire};
+use wire::map::{ClusterMap, Mirror};
+use wire::{Malformed, Reader, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form. Form 1 is read as well; any other is refused.
-pub const FORM_VERSION: u16 = 2;
+/// Version of the file's form. Forms 1 and 2 are read as well; any other is refused.
+pub const FORM_VERSION: u16 = 3;
 const HEAD_LEN: usize = 32;
 
 /// The file's bytes for `map`.
@@ -38,7 +39,7 @@ impl From<Malformed> for Unreadable {
     }
 }
 
-/// Decodes a file of this form or form 1; checks magic, form, reserved bytes, length, CRC and that the versions agree.
+/// Decodes a file of this form or an earlier one; checks magic, form, reserved bytes, length, CRC and that the versions agree.
 pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(Malformed("length of a map file"))?;
     if head[..8] != MAGIC {
@@ -51,7 +52,8 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     // The checksum has the same place in every form and was right, so this is not a flipped bit.
     let form = u16::from_le_bytes([head[8], head[9]]);
     let read: fn(&[u8]) -> Result<ClusterMap, Malformed> = match form {
-        1 => read_form_1,
+        1 => |body| read_older(body, false),
+        2 => |body| read_older(body, true),
         FORM_VERSION => ClusterMap::from_bytes,
         _ => return Err(Unreadable::OtherForm(form)),
     };
@@ -68,13 +70,33 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     }
 }
 
-/// In form 1 the map ended behind its mirrors: entries were never removed, and there were no routes and nodemaps.
-fn read_form_1(body: &[u8]) -> Result<ClusterMap, Malformed> {
-    let mut whole = body.to_vec();
-    IdsUsed::none().put(&mut whole);
-    Vec::<Route>::new().put(&mut whole);
-    Vec::<Nodemap>::new().put(&mut whole);
-    ClusterMap::from_bytes(&whole)
+/// In forms 1 and 2 a mirror's members had no states: each was the only one. Form 1 ended behind the mirrors: entries were never removed, and
+/// there were no routes and nodemaps.
+fn read_older(body: &[u8], has_tail: bool) -> Result<ClusterMap, Malformed> {
+    let mut r = Reader::new(body);
+    let mut map = ClusterMap::empty();
+    map.version = Wire::get(&mut r)?;
+    map.file_systems = Wire::get(&mut r)?;
+    map.nodes = Wire::get(&mut r)?;
+    map.targets = Wire::get(&mut r)?;
+    for _ in 0..u32::get(&mut r)? {
+        let (id, fs, is_mdt, epoch) =
+            (Wire::get(&mut r)?, Wire::get(&mut r)?, bool::get(&mut r)?, Wire::get(&mut r)?);
+        let (members, primary) = (Vec::<TargetId>::get(&mut r)?, TargetId::get(&mut r)?);
+        match members[..] {
+            [only] if only == primary => map.mirrors.push(Mirror::alone(id, fs, is_mdt, epoch, only)),
+            _ => return Err(Malformed("members of a mirror")),
+        }
+    }
+    if has_tail {
+        map.ids_used = Wire::get(&mut r)?;
+        map.routes = Wire::get(&mut r)?;
+        map.nodemaps = Wire::get(&mut r)?;
+    }
+    match r.remaining() {
+        0 => Ok(map),
+        _ => Err(Malformed("length of a map")),
+    }
 }
 
 /// CRC32C over the head's first 28 bytes, rotated left by 1, xor the body's.
@@ -86,6 +108,7 @@ fn file_crc(head: &[u8], body: &[u8]) -> u32 {
 mod tests {
     use super::*;
     use crate::conformance::sample;
+    use wire::map::IdsUsed;
 
     #[test]
     fn golden_bytes() {
@@ -97,25 +120,29 @@ mod tests {
 
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
-        "53545249414d4150020000000000000007000000000000005d010000989e19aa07000000000000000100000001000000",
+        "53545249414d4150030000000000000007000000000000005e01000051c6f7ef07000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
         "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
-        "000000010000000100000001000000010200000001000000010000000100000004000000050000000000000006000000",
-        "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000010000000300",
-        "00006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e302f",
-        "3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000",
+        "000000010000000100000001000000010200000001000000010000000201000000040000000500000000000000060000",
+        "00070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000000100000003",
+        "0000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e30",
+        "2f3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000",
     ];
 
     #[test]
-    fn form_1_is_read_as_a_map_without_removals_routes_and_nodemaps() {
-        let bytes: Vec<u8> = (0..GOLDEN_1.concat().len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&GOLDEN_1.concat()[at..at + 2], 16).expect("hex"))
-            .collect();
-        let want = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..sample(7) };
-        assert_eq!(decode(&bytes), Ok(want));
-        assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
+    fn earlier_forms_are_read_as_maps_of_mirrors_with_one_member() {
+        let bytes = |golden: &[&str]| -> Vec<u8> {
+            let hex = golden.concat();
+            let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
+            (0..hex.len()).step_by(2).map(byte).collect()
+        };
+        let first = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..sample(7) };
+        for (golden, want) in [(GOLDEN_1, first), (GOLDEN_2, sample(7))] {
+            let bytes = bytes(golden);
+            assert_eq!(decode(&bytes), Ok(want));
+            assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
+        }
     }
 
     /// A file of the release before removals, routes and nodemaps.
@@ -125,6 +152,18 @@ mod tests {
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
         "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
         "0000000100000001000000010000000102000000010000000100000001000000",
+    ];
+
+    /// A file of the release before states of members.
+    const GOLDEN_2: &[&str] = &[
+        "53545249414d4150020000000000000007000000000000005d010000989e19aa07000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
+        "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
+        "000000010000000100000001000000010200000001000000010000000100000004000000050000000000000006000000",
+        "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000010000000300",
+        "00006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e302f",
+        "3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000",
     ];
 
     #[test]

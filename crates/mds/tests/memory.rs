@@ -55,7 +55,7 @@ fn registered() -> RegisterReply {
         file_systems: vec![file_system],
         nodes: vec![Node { id: node, name: "node".into(), nids: vec![] }],
         targets: vec![mdt],
-        mirrors: vec![Mirror { id: mirror, fs, is_mdt: true, epoch, members: vec![target], primary: target }],
+        mirrors: vec![Mirror::alone(mirror, fs, true, epoch, target)],
         ..ClusterMap::empty()
     };
     RegisterReply { target, index: 0, mirror, epoch, node, map }

@@ -174,14 +174,7 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
     let id = TargetId(one_above(highest(next.targets.iter().map(|t| t.id.0), used.target.0), "target id")?);
     let mirror =
         MirrorId(one_above(highest(next.mirrors.iter().map(|m| m.id.0), used.mirror.0), "mirror id")?);
-    next.mirrors.push(Mirror {
-        id: mirror,
-        fs,
-        is_mdt: request.is_mdt,
-        epoch: Epoch(0),
-        members: vec![id],
-        primary: id,
-    });
+    next.mirrors.push(Mirror::alone(mirror, fs, request.is_mdt, Epoch(0), id));
     next.targets.push(Target {
         id,
         fs,

@@ -210,9 +210,9 @@ fn check(
 fn take_target(next: &mut ClusterMap, target: TargetId) {
     next.targets.retain(|t| t.id != target);
     for mirror in &mut next.mirrors {
-        mirror.members.retain(|member| *member != target);
+        mirror.members.retain(|member| member.target != target);
         if let Some(first) = mirror.members.first().filter(|_| mirror.primary == target) {
-            mirror.primary = *first;
+            mirror.primary = first.target;
         }
     }
     let used = &mut next.ids_used;

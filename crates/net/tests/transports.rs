@@ -110,14 +110,7 @@ fn local_and_remote_differ_in_fate() {
 fn map_with(nids: Vec<String>, node: u64) -> ClusterMap {
     let mut map = ClusterMap::empty();
     map.nodes.push(Node { id: NodeId(node), name: "oss1".into(), nids });
-    map.mirrors.push(Mirror {
-        id: types::MirrorId(1),
-        fs: types::FsId(1),
-        is_mdt: false,
-        epoch: types::Epoch(1),
-        members: vec![T],
-        primary: T,
-    });
+    map.mirrors.push(Mirror::alone(types::MirrorId(1), types::FsId(1), false, types::Epoch(1), T));
     map.targets.push(Target {
         id: T,
         fs: types::FsId(1),

@@ -51,14 +51,7 @@ fn reply_of_mgs() -> RegisterReply {
         state: 1,
         bytes_total: 0,
     };
-    let mirror = Mirror {
-        id: MirrorId(6),
-        fs: FsId(2),
-        is_mdt: false,
-        epoch: Epoch(4),
-        members: vec![TARGET],
-        primary: TARGET,
-    };
+    let mirror = Mirror::alone(MirrorId(6), FsId(2), false, Epoch(4), TARGET);
     let map = ClusterMap {
         version: 1,
         file_systems: vec![fs],

@@ -5,22 +5,22 @@
 //! plan-S2: changes after the snapshot stay pending for the next update.  plan-S3: a mark goes only when a flush covered it.
 //! plan-S4: a truncate voids earlier snapshots: settled late, their size would bring cut bytes back as zeros.
 
-use types::{Incarnation, ObjectId, PAGE_SIZE, Seq, TargetId, Time};
+use types::{Incarnation, MirrorId, ObjectId, PAGE_SIZE, Seq, Time};
 use wire::meta::WrittenBits;
 
 use crate::size::{has_bit, set_bit};
 
-/// The highest log entry of a target that holds bytes of the file.
+/// The highest log entry of a mirror that holds bytes of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    pub target: TargetId,
+    pub mirror: MirrorId,
     /// Sequence numbers of different incarnations do not compare: a restarted target may use a number again.
     pub incarnation: Incarnation,
     pub seq: Seq,
 }
 
 impl Mark {
-    /// True if the target's present incarnation and its flushed entries cover this mark.
+    /// True if the mirror's present incarnation and its flushed entries cover this mark.
     pub fn is_covered(&self, incarnation: Incarnation, flushed: Seq) -> bool {
         self.incarnation == incarnation && self.seq <= flushed
     }
@@ -77,7 +77,7 @@ impl Progress {
             set_bit(&mut self.written, object.component, object.stripe);
             self.data_change += 1;
         }
-        match self.marks.iter_mut().find(|m| m.target == mark.target) {
+        match self.marks.iter_mut().find(|m| m.mirror == mark.mirror) {
             Some(m) if m.incarnation == mark.incarnation => m.seq = m.seq.max(mark.seq),
             Some(m) => *m = mark,
             None => self.marks.push(mark),
@@ -85,12 +85,12 @@ impl Progress {
         assert!(
             self.marks
                 .iter()
-                .any(|m| m.incarnation == mark.incarnation && m.seq >= mark.seq && m.target == mark.target),
+                .any(|m| m.incarnation == mark.incarnation && m.seq >= mark.seq && m.mirror == mark.mirror),
             "plan-S3: a mark covers each acknowledged entry until it is flushed"
         );
         debug_assert!(
-            self.marks.iter().all(|m| self.marks.iter().filter(|n| n.target == m.target).count() == 1),
-            "a target has one mark: its highest entry"
+            self.marks.iter().all(|m| self.marks.iter().filter(|n| n.mirror == m.mirror).count() == 1),
+            "a mirror has one mark: its highest entry"
         );
     }
 
@@ -231,8 +231,8 @@ mod tests {
     fn object(stripe: u16) -> ObjectId {
         ObjectId { fid: Fid(9), generation: Generation(1), component: 0, stripe, snapshot: 0 }
     }
-    fn mark(target: u32, incarnation: u32, seq: u64) -> Mark {
-        Mark { target: TargetId(target), incarnation: Incarnation(incarnation), seq: Seq(seq) }
+    fn mark(mirror: u32, incarnation: u32, seq: u64) -> Mark {
+        Mark { mirror: MirrorId(mirror), incarnation: Incarnation(incarnation), seq: Seq(seq) }
     }
     fn at(sec: i64) -> Time {
         Time::new(sec, 0)

@@ -82,16 +82,53 @@ bodies! {
         state: u8,
         bytes_total: u64,
     }
-    /// A group of targets with the same content; one member for now.
-    Mirror { id: MirrorId, fs: FsId, is_mdt: bool, epoch: Epoch, members: Vec<TargetId>, primary: TargetId }
+    /// A group of targets with the same content. Clients have their sessions, requests and marks with it, not with its members.
+    Mirror {
+        id: MirrorId,
+        fs: FsId,
+        is_mdt: bool,
+        /// Rises with every change of the members, their states or the primary.
+        epoch: Epoch,
+        members: Vec<Member>,
+        /// The member that orders changes. Clients send theirs to it.
+        primary: TargetId,
+    }
+    Member { target: TargetId, state: MemberState }
 }
 
 numbered! {
+    /// How much of its mirror's content a member has.
+    MemberState, "member state" {
+        /// It may lack changes that were acknowledged. It serves nothing.
+        Out = 0,
+        /// As `Out`, and it is being brought up to date.
+        Filling = 1,
+        /// It has every change that was acknowledged.
+        InSync = 2,
+    }
+
     /// Callers that become one user.
     Squash, "squash" {
         None = 0,
         Root = 1,
         All = 2,
+    }
+}
+
+impl Mirror {
+    /// A mirror of one member.
+    pub fn alone(id: MirrorId, fs: FsId, is_mdt: bool, epoch: Epoch, target: TargetId) -> Mirror {
+        Mirror {
+            id,
+            fs,
+            is_mdt,
+            epoch,
+            members: vec![Member { target, state: MemberState::InSync }],
+            primary: target,
+        }
+    }
+    pub fn has(&self, target: TargetId) -> bool {
+        self.members.iter().any(|member| member.target == target)
     }
 }
 

@@ -30,17 +30,17 @@ bodies! {
     /// Ends a section. No error if it is not held.
     Leave { fid: Fid, token: u64, floor: u64 }
     /// Reports everything that this session holds, in one or several parts (`more`). With the last part the session takes `mode`.
-    /// `targets`: the OSTs that it uses. `dirs`: directories with changes that the MDT may not have heard of.
-    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, dirs: Vec<HeldDir>, targets: Vec<CaughtUp>,
+    /// `mirrors`: those of the OSTs that it uses. `dirs`: directories with changes that the MDT may not have heard of.
+    Hold { mode: u32, floor: u64, opens: Vec<OpenFile>, sections: Vec<HeldSection>, dirs: Vec<HeldDir>, mirrors: Vec<CaughtUp>,
         more: bool,
     }
     /// A lease that `LeaseDir` gave.
     HeldDir { dir: Fid, number: u64 }
     OpenFile { fid: Fid, write: bool }
     HeldSection { fid: Fid, token: u64, kind: LeaseKind }
-    /// The session uses this incarnation of `target`. It has replayed all requests that the target lost of entries below `next` of its
+    /// The session uses this incarnation of `mirror`. It has replayed all requests that the mirror lost of entries below `next` of its
     /// earlier incarnation; `ALL`: every one.
-    CaughtUp { target: TargetId, incarnation: Incarnation, next: Seq }
+    CaughtUp { mirror: MirrorId, incarnation: Incarnation, next: Seq }
     /// Sent when a target is found to have restarted, before any other request to it, and again when `next` has risen.
     CatchUp { at: CaughtUp }
     /// The client may replay lost requests below `until`. `ALL`: the other sessions have replayed theirs too, and new requests may

@@ -1,12 +1,15 @@
-//! The client's view of the cluster map: the link to the MDT of a fid, and to the target of a mirror.
+//! The client's view of the cluster map: the link to the MDT of a fid, and to a mirror.
+//!
+//! client-M1: a link belongs to a mirror. When another member becomes its primary, the link follows: sessions, slots, retained requests and marks
+//!     stay, and the client attaches at the new primary before it sends another request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use net::Fabric;
 use parking_lot::RwLock;
 use types::{Code, Fault, Fid, MirrorId, TargetId};
-use wire::map::{ClusterMap, Target};
+use wire::map::{ClusterMap, Mirror, Target};
 
 use crate::session::identity::Identity;
 use crate::session::link::Link;
@@ -27,9 +30,10 @@ pub(crate) struct About {
 
 struct Table {
     map: ClusterMap,
-    links: HashMap<TargetId, Arc<Link>>,
-    /// The primary of each OST mirror.
-    by_mirror: HashMap<MirrorId, Arc<Link>>,
+    /// Every mirror that this client has had a link to.
+    links: HashMap<MirrorId, Arc<Link>>,
+    /// The OST mirrors of the map.
+    osts: BTreeMap<MirrorId, Arc<Link>>,
     mdt: Option<Arc<Link>>,
     /// Every target lives and dies with this process.
     is_fate_shared: bool,
@@ -40,7 +44,7 @@ impl Cluster {
         let none = Table {
             map: ClusterMap::empty(),
             links: HashMap::new(),
-            by_mirror: HashMap::new(),
+            osts: BTreeMap::new(),
             mdt: None,
             is_fate_shared: false,
         };
@@ -49,7 +53,7 @@ impl Cluster {
         cluster
     }
 
-    /// Takes a newer map. Keeps sessions at targets that stay.
+    /// Takes a newer map. Keeps sessions at mirrors that stay.
     pub fn set_map(&self, map: ClusterMap) {
         let mut table = self.table.write();
         if map.version < table.map.version {
@@ -57,33 +61,31 @@ impl Cluster {
         }
         self.fabric.set_map(&map);
         let fs = self.id.fs;
-        let link_to = |links: &mut HashMap<TargetId, Arc<Link>>, target: TargetId, is_mdt: bool| {
-            let make = || Arc::new(Link::new(target, is_mdt, self.fabric.clone(), self.id.clone()));
-            links.entry(target).or_insert_with(make).clone()
+        let link_to = |links: &mut HashMap<MirrorId, Arc<Link>>, mirror: &Mirror| {
+            let Mirror { id, primary, is_mdt, .. } = *mirror;
+            let make = || Arc::new(Link::new(id, primary, is_mdt, self.fabric.clone(), self.id.clone()));
+            let link = links.entry(id).or_insert_with(make).clone();
+            link.follow(primary);
+            link
         };
-        let mut by_mirror = HashMap::new();
-        for mirror in map.ost_mirrors(fs) {
-            by_mirror.insert(mirror.id, link_to(&mut table.links, mirror.primary, false));
+        let mdt = map.mdt_of(fs, Fid::ROOT);
+        if let Some(mirror) = mdt {
+            self.id.mdt.store(mirror.primary.0, std::sync::atomic::Ordering::Release);
         }
+        table.mdt = mdt.map(|mirror| link_to(&mut table.links, mirror));
+        table.osts = map.ost_mirrors(fs).into_iter().map(|m| (m.id, link_to(&mut table.links, m))).collect();
         // A map of another management service does not know them either, and then nothing may be given up.
-        let is_removed = |target: &TargetId| map.target(*target).is_none() && *target <= map.ids_used.target;
-        for (target, link) in table.links.iter().filter(|(target, _)| is_removed(target)) {
+        for (_, link) in table.links.iter().filter(|(mirror, _)| map.is_removed(**mirror)) {
             if link.leave() {
                 tracing::error!(
                     "{} was removed from the cluster: reads and writes of bytes there fail with EIO; restore such files from a \
                      backup, or remove them",
-                    table.map.target(*target).map_or_else(|| link.describe(), |t| name_of(&map, t))
+                    table.map.target(link.target()).map_or_else(|| link.describe(), |t| name_of(&map, t))
                 );
             }
         }
-        let mdt = map.mdt_of(fs, Fid::ROOT).map(|m| m.primary);
-        if let Some(target) = mdt {
-            self.id.mdt.store(target.0, std::sync::atomic::Ordering::Release);
-        }
-        table.mdt = mdt.map(|target| link_to(&mut table.links, target, true));
-        table.by_mirror = by_mirror;
         let is_here = |target: TargetId| self.fabric.peer(target).is_ok_and(|p| p.is_fate_shared());
-        table.is_fate_shared = table.links.values().all(|link| link.has_left() || is_here(link.target));
+        table.is_fate_shared = table.links.values().all(|link| link.has_left() || is_here(link.target()));
         table.map = map;
     }
 
@@ -105,7 +107,7 @@ impl Cluster {
 
     pub fn ost(&self, mirror: MirrorId) -> Result<Arc<Link>, Fault> {
         let table = self.table.read();
-        if let Some(link) = table.by_mirror.get(&mirror) {
+        if let Some(link) = table.osts.get(&mirror) {
             return Ok(link.clone());
         }
         if table.map.is_removed(mirror) {
@@ -122,28 +124,23 @@ impl Cluster {
 
     /// OST mirrors with their links, in id order.
     pub fn osts(&self) -> Vec<(MirrorId, Arc<Link>)> {
-        let table = self.table.read();
-        let mut all: Vec<_> = table.by_mirror.iter().map(|(m, l)| (*m, l.clone())).collect();
-        all.sort_by_key(|(mirror, _)| *mirror);
-        all
+        self.table.read().osts.iter().map(|(mirror, link)| (*mirror, link.clone())).collect()
     }
 
-    /// Every target of the file system: the MDT, then OSTs in the order of their mirrors.
+    /// The primary of each mirror of the file system: the MDT, then OSTs in the order of their mirrors.
     pub fn targets(&self) -> Vec<About> {
         let table = self.table.read();
         let about = |link: Arc<Link>| {
-            let index = table.map.target(link.target).map_or(0, |t| t.index);
-            About { target: link.target, is_mdt: link.is_mdt, index, link }
+            let target = link.target();
+            let index = table.map.target(target).map_or(0, |t| t.index);
+            About { target, is_mdt: link.is_mdt, index, link }
         };
-        let mut osts: Vec<_> = table.by_mirror.iter().map(|(mirror, link)| (*mirror, link.clone())).collect();
-        osts.sort_by_key(|(mirror, _)| *mirror);
-        let osts = osts.into_iter().map(|(_, link)| link);
-        table.mdt.clone().into_iter().chain(osts).map(about).collect()
+        table.mdt.iter().chain(table.osts.values()).cloned().map(about).collect()
     }
 
-    /// The link to a target that this client has spoken to.
-    pub fn target(&self, target: TargetId) -> Option<Arc<Link>> {
-        self.table.read().links.get(&target).cloned()
+    /// The link to a mirror that this client has had one to.
+    pub fn link(&self, mirror: MirrorId) -> Option<Arc<Link>> {
+        self.table.read().links.get(&mirror).cloned()
     }
 
     /// Links that are attached now.
@@ -161,7 +158,7 @@ impl Cluster {
         self.table.read().map.is_removed(mirror)
     }
     pub fn has_mirror(&self, mirror: MirrorId) -> bool {
-        self.table.read().by_mirror.contains_key(&mirror)
+        self.table.read().osts.contains_key(&mirror)
     }
     pub fn map_version(&self) -> u64 {
         self.table.read().map.version

@@ -127,7 +127,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use plan::settle::Mark;
-    use types::{Code, Seq, TargetId};
+    use types::{Code, MirrorId, Seq};
 
     use super::*;
 
@@ -136,7 +136,7 @@ mod tests {
     const NOW: Incarnation = Incarnation(3);
 
     fn answer(granted: bool, incarnation: Incarnation) -> Answered {
-        let mark = Mark { target: TargetId(1), incarnation, seq: Seq(5) };
+        let mark = Mark { mirror: MirrorId(1), incarnation, seq: Seq(5) };
         let (leave, told) = Default::default();
         Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark, leave, told })
     }

@@ -1,4 +1,4 @@
-//! The session at one target: attach, replay after a restart, and the state of the target's log as far as this client knows it.
+//! The session at one mirror: attach, replay after a restart, and the state of the target's log as far as this client knows it.
 //!
 //! client-C5 here: a request waits in `ready` until the target is attached and all that it lost was replayed. Each request has the
 //! incarnation that its sender knows. A target that restarted meanwhile refuses it (`Moved`), and the client attaches again.
@@ -15,7 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use plan::replay::Kept;
 use plan::retry::backoff;
 use plan::settle::Mark;
-use types::{Buf, Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId};
+use types::{Buf, Code, Fault, Fid, Incarnation, MirrorId, Seq, SessionId, TargetId};
 use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Flush, KeepAlive};
 use wire::shared::{ALL, CatchUp, CaughtUp};
@@ -41,9 +41,10 @@ const LISTEN_MAX: Duration = Duration::from_secs(1);
 /// A client that replays reports its progress this often.
 const TELL: Duration = Duration::from_secs(1);
 
-/// A session at one target.
+/// A session at one mirror. Its *target* is the member that serves it now.
 pub(crate) struct Link {
-    pub target: TargetId,
+    pub mirror: MirrorId,
+    target: AtomicU32,
     pub is_mdt: bool,
     fabric: Arc<Fabric>,
     id: Arc<Identity>,
@@ -81,10 +82,17 @@ struct Attached {
 }
 
 impl Link {
-    pub fn new(target: TargetId, is_mdt: bool, fabric: Arc<Fabric>, id: Arc<Identity>) -> Link {
+    pub fn new(
+        mirror: MirrorId,
+        target: TargetId,
+        is_mdt: bool,
+        fabric: Arc<Fabric>,
+        id: Arc<Identity>,
+    ) -> Link {
         let kept = Owed::new(id.retain_bytes_max);
         Link {
-            target,
+            mirror,
+            target: AtomicU32::new(target.0),
             is_mdt,
             fabric,
             slots: Slots::new(),
@@ -196,8 +204,13 @@ impl Link {
         }
     }
 
+    /// The member to which requests go.
+    pub fn target(&self) -> TargetId {
+        TargetId(self.target.load(Ordering::Acquire))
+    }
+
     pub fn header(&self) -> Header {
-        Header { fs: self.id.fs, target: self.target, ..Header::default() }
+        Header { fs: self.id.fs, target: self.target(), ..Header::default() }
     }
     pub fn locks(&self) -> &Locks {
         &self.id.locks
@@ -236,7 +249,7 @@ impl Link {
         self.has_left.load(Ordering::Acquire)
     }
     pub fn describe(&self) -> String {
-        format!("{} {}", if self.is_mdt { "MDT target" } else { "OST target" }, self.target)
+        format!("{} {}", if self.is_mdt { "MDT target" } else { "OST target" }, self.target())
     }
     pub fn timeout(&self, why: &str) -> Fault {
         Fault::new(Code::Timeout, format!("{}: {why}; see 'stria status'", self.describe()))
@@ -301,10 +314,32 @@ impl Link {
         !self.id.aborted.load(Ordering::Acquire)
     }
 
+    /// A newer map may have another place for the target.
+    pub fn want_map(&self) {
+        self.id.want_map();
+    }
+
     /// Drops the peer, which may have moved to another node. The next request asks the fabric again.
     pub fn lost_contact(&self) {
         *self.peer.write() = None;
         self.id.want_map();
+    }
+
+    /// client-M1: `target` is the mirror's primary now. Requests that wait are sent there.
+    pub fn follow(&self, target: TargetId) {
+        if self.target() == target {
+            return;
+        }
+        {
+            // `attach_once` looks under this lock whether it has spoken to the present primary.
+            let mut peer = self.peer.write();
+            self.target.store(target.0, Ordering::Release);
+            *peer = None;
+            self.incarnation.store(0, Ordering::Release);
+        }
+        tracing::info!("{} serves mirror {} now", self.describe(), self.mirror);
+        let _sleepers = self.id.sleepers.0.lock();
+        self.id.sleepers.1.notify_all();
     }
 
     /// The target has left `incarnation`, so the client attaches before it sends another request.
@@ -333,7 +368,7 @@ impl Link {
         loop {
             tries += 1;
             self.refuse_left()?;
-            match self.fabric.peer(self.target) {
+            match self.fabric.peer(self.target()) {
                 Ok(peer) => return Ok(peer),
                 Err(e) if !self.wait(backoff(tries), deadline) => return Err(self.timeout(&e.to_string())),
                 Err(_) => {}
@@ -402,7 +437,8 @@ impl Link {
         }
         let renewal = Leased::renewal();
         // 1. Attach. An OST gets the session that the MDT gave.
-        let peer = self.fabric.peer(self.target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
+        let target = self.target();
+        let peer = self.fabric.peer(target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
         let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
         let fresh = if self.is_mdt && !self.id.observer { reply.session } else { self.session() };
 
@@ -457,10 +493,16 @@ impl Link {
             self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
         }
         attached.last = Some((incarnation, fresh));
-        *self.peer.write() = Some(peer.clone());
-        self.attached_session.store(fresh.0, Ordering::Release);
-        self.was_attached.store(true, Ordering::Release);
-        self.incarnation.store(incarnation.0, Ordering::Release);
+        {
+            let mut known = self.peer.write();
+            if self.target() != target {
+                return Err(Attempt::Again(self.timeout("another member of its mirror serves now")));
+            }
+            *known = Some(peer.clone());
+            self.attached_session.store(fresh.0, Ordering::Release);
+            self.was_attached.store(true, Ordering::Release);
+            self.incarnation.store(incarnation.0, Ordering::Release);
+        }
         // 4. Notices come from here on.
         if self.is_mdt && !self.id.observer {
             self.listen(&*peer, deadline.min(Instant::now() + LISTEN_MAX));
@@ -527,6 +569,11 @@ impl Link {
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {
             Ok((head, _, Ok(reply))) => Ok((head.incarnation, reply)),
             Ok((_, _, Err(fault))) if fault.code == Code::NotReady => Err(Attempt::Again(fault)),
+            // Another member serves the mirror, in a newer map.
+            Ok((_, _, Err(fault))) if fault.code == Code::Moved => {
+                self.lost_contact();
+                Err(Attempt::Again(fault))
+            }
             Ok((_, _, Err(fault))) => Err(Attempt::Final(fault)),
             Err(e) => Err(Attempt::Again(self.timeout(&e.to_string()))),
         }

@@ -241,6 +241,9 @@ impl<'a, R: Sent> Pending<'a, R> {
             match next(ended, self.tries) {
                 Next::Again { after } if self.link.wait(after, self.call.deadline) => {}
                 Next::Reattach if self.link.wait(std::time::Duration::ZERO, self.call.deadline) => {
+                    if ended == Ended::Refused(Code::Moved) {
+                        self.link.want_map();
+                    }
                     self.link.detached(self.call.head.incarnation);
                     reattached += 1;
                     // A target that refuses right after each attach is asked with pauses.
@@ -308,7 +311,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         if head.incarnation != self.call.head.incarnation {
             self.link.detached(self.call.head.incarnation);
         }
-        let mark = Mark { target: self.link.target, incarnation: head.incarnation, seq: reply_head.seq };
+        let mark = Mark { mirror: self.link.mirror, incarnation: head.incarnation, seq: reply_head.seq };
         let told = self.told(head.flags);
         let leave = match self.change.take() {
             Some(change) => change.end((head.flags, told.me), self.fate(&reply, reply_head.seq)),

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use net::Bell;
 use parking_lot::Mutex;
-use types::{Code, Fault, Fid, TargetId};
+use types::{Code, Fault, Fid, MirrorId};
 use wire::shared::{ALL, CaughtUp, Close, HeldDir, HeldSection, Hold, LeaseKind, Leave, OpenFile};
 
 use crate::Fs;
@@ -69,7 +69,7 @@ pub(crate) struct Sharing {
     pub recalls: Recalls,
     pub guarded: Guarded,
     /// client-H6: OSTs that are in use.
-    targets: Mutex<HashMap<TargetId, CaughtUp>>,
+    mirrors: Mutex<HashMap<MirrorId, CaughtUp>>,
 }
 
 /// An attach to the MDT.
@@ -186,7 +186,7 @@ impl Sharing {
         self.recalls.pages_are_old(!self.is_shared());
         self.held.lock().clear();
         // Nothing of the old session can be sent again.
-        self.targets.lock().values_mut().for_each(|at| at.next = ALL);
+        self.mirrors.lock().values_mut().for_each(|at| at.next = ALL);
         if mode % 2 == 1 {
             self.seasons.fetch_add(1, Ordering::SeqCst);
         }
@@ -219,8 +219,8 @@ impl Sharing {
     }
 
     /// client-H6. What is noted here the MDT hears by the next `Hold`, or by `CatchUp`.
-    pub fn note_target(&self, at: CaughtUp) {
-        self.targets.lock().insert(at.target, at);
+    pub fn note_mirror(&self, at: CaughtUp) {
+        self.mirrors.lock().insert(at.mirror, at);
     }
 
     /// All that is held, in parts; the last says so.
@@ -239,16 +239,16 @@ impl Sharing {
         let (mode, floor) = (self.mode(), held.floor());
         let part = |opens: &[OpenFile], sections: &[HeldSection]| {
             let (opens, sections) = (opens.to_vec(), sections.to_vec());
-            Hold { mode, floor, opens, sections, dirs: vec![], targets: vec![], more: true }
+            Hold { mode, floor, opens, sections, dirs: vec![], mirrors: vec![], more: true }
         };
         let dirs = dirs();
         let mut parts: Vec<_> = opens.chunks(PART_MAX).map(|some| part(some, &[])).collect();
         let sections: Vec<_> = sections.collect();
         parts.extend(sections.chunks(PART_MAX).map(|some| part(&[], some)));
-        let targets = self.targets.lock().values().cloned().collect();
+        let mirrors = self.mirrors.lock().values().cloned().collect();
         let of_dirs = |dirs: &[HeldDir]| Hold { dirs: dirs.to_vec(), ..part(&[], &[]) };
         parts.extend(dirs.chunks(PART_MAX).map(of_dirs));
-        parts.push(Hold { targets, more: false, ..part(&[], &[]) });
+        parts.push(Hold { mirrors, more: false, ..part(&[], &[]) });
         parts
     }
 }

@@ -202,9 +202,8 @@ impl Fs {
     pub(crate) fn flush_marks(&self, file: &File, marks: &[Mark], deadline: Instant) -> Result<(), Fault> {
         let mut links = Vec::with_capacity(marks.len());
         for mark in marks {
-            let Some(link) = self.cluster.target(mark.target) else {
-                return Err(Fault::new(Code::Io, format!("target {} has left the cluster map", mark.target)));
-            };
+            let link =
+                self.cluster.link(mark.mirror).expect("client-M1: a link stays, and a mark came over it");
             links.push((link, mark));
         }
         let open: Vec<_> =

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 use plan::settle::{Mark, Snapshot};
 use plan::size::{Proven, proven};
-use types::{Code, Fault, Generation, Layout, MirrorId, ObjectId, TargetId, Time};
+use types::{Code, Fault, Generation, Layout, MirrorId, ObjectId, Time};
 use wire::meta::{Settle, SettleReply};
 use wire::object::Capability;
 
@@ -49,7 +49,7 @@ const HELP_MAX: Duration = Duration::from_secs(2);
 /// Limits of one round, and the targets that failed in it.
 struct Round {
     /// Targets that did not answer in this round. It does not wait for them again.
-    down: BTreeSet<TargetId>,
+    down: BTreeSet<MirrorId>,
     /// Longest wait for a lock of the file.
     busy_max: Duration,
     /// The end of all waits. `None` for the background.
@@ -168,8 +168,8 @@ impl Fs {
     fn flush_for(&self, snapshots: &[Snapshot], round: &mut Round) {
         let mut links = BTreeMap::new();
         for mark in snapshots.iter().flat_map(|s| &s.marks) {
-            match self.cluster.target(mark.target) {
-                Some(link) if !link.covers(mark) => links.insert(mark.target, link),
+            match self.cluster.link(mark.mirror) {
+                Some(link) if !link.covers(mark) => links.insert(mark.mirror, link),
                 _ => None,
             };
         }
@@ -234,7 +234,7 @@ impl Fs {
             return None;
         }
         // client-T1: this thread holds `order` of other files, so it waits for no target that restarted after its flush.
-        let is_flushed = |m: &Mark| self.cluster.target(m.target).is_some_and(|link| link.covers(m));
+        let is_flushed = |m: &Mark| self.cluster.link(m.mirror).is_some_and(|link| link.covers(m));
         if !snapshot.marks.iter().all(is_flushed) {
             return None;
         }
@@ -254,9 +254,9 @@ impl Fs {
             return Err(Fault::new(Code::NotReady, "the round is over"));
         }
         let is_open =
-            |m: &plan::settle::Mark| !self.cluster.target(m.target).is_some_and(|link| link.covers(m));
-        match snapshot.marks.iter().find(|m| round.down.contains(&m.target) && is_open(m)) {
-            Some(mark) => Err(Fault::new(Code::NotReady, format!("target {} was not flushed", mark.target))),
+            |m: &plan::settle::Mark| !self.cluster.link(m.mirror).is_some_and(|link| link.covers(m));
+        match snapshot.marks.iter().find(|m| round.down.contains(&m.mirror) && is_open(m)) {
+            Some(mark) => Err(Fault::new(Code::NotReady, format!("mirror {} was not flushed", mark.mirror))),
             None => Ok(()),
         }
     }
@@ -308,7 +308,7 @@ impl Fs {
     /// The links to these mirrors, unless one of them is known to be down.
     fn links_up(&self, mirrors: &BTreeSet<MirrorId>, round: &Round) -> Result<Vec<Arc<Link>>, Fault> {
         let links = mirrors.iter().map(|m| self.cluster.ost(*m)).collect::<Result<Vec<_>, _>>()?;
-        match links.iter().find(|l| round.down.contains(&l.target)) {
+        match links.iter().find(|l| round.down.contains(&l.mirror)) {
             None => Ok(links),
             Some(link) => Err(link.timeout("it did not answer a moment ago")),
         }
@@ -554,9 +554,9 @@ impl Fs {
 pub(crate) fn failing(
     links: &[Arc<Link>],
     ask: &(dyn Fn(&Link) -> Result<(), Fault> + Sync),
-) -> Vec<TargetId> {
+) -> Vec<MirrorId> {
     let alone =
-        |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.target).collect::<Vec<_>>();
+        |links: &[Arc<Link>]| links.iter().filter(|l| ask(l).is_err()).map(|l| l.mirror).collect::<Vec<_>>();
     // Targets in this process are asked in order on this thread, so that tests repeat.
     if links.len() <= 1 || links.iter().all(|l| !l.keeps()) {
         return alone(links);
@@ -573,7 +573,7 @@ pub(crate) fn failing(
             let asked: Vec<_> = some.iter().map(run).collect();
             for (one, thread) in asked {
                 failed.extend(match thread {
-                    Ok(thread) => thread.join().unwrap_or_else(|_| vec![one[0].target]),
+                    Ok(thread) => thread.join().unwrap_or_else(|_| vec![one[0].mirror]),
                     // No thread could be started.
                     Err(_) => alone(one),
                 });

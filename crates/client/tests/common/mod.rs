@@ -13,7 +13,7 @@ use disk::volume::{Kind, Label};
 use disk::{Crash, SimDisk};
 use net::{Fabric, Hub, Server, Service};
 use types::{Buf, Epoch, Fault, FsId, MirrorId, NodeId, TargetId, Time, Uuid};
-use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
+use wire::map::{ClusterMap, FileSystem, Member, MemberState, Mirror, Node, Target};
 use wire::mgmt::RegisterReply;
 
 use mortal::Mortal;
@@ -182,11 +182,31 @@ impl Cluster {
     }
 
     pub fn stop_ost(&mut self, n: usize, crash: Crash) -> Arc<SimDisk> {
-        self.kill(ost_target(n));
+        let mirror = self.map.target(ost_target(n)).expect("in the map").mirror;
+        self.kill(self.map.mirror(mirror).expect("in the map").primary);
         let (ost, disk) = self.osts[n].take().expect("runs");
         let image = disk.crash(crash);
         drop(ost);
         Arc::new(image)
+    }
+
+    /// OST `n` is down for good. Another member of its mirror, with this image, is its primary in the next map.
+    pub fn promote(&mut self, n: usize, image: Arc<SimDisk>, member: TargetId) {
+        let volume = disk::Volume::open(image.clone() as Arc<dyn disk::Disk>).expect("open");
+        volume.set_label(Label { target: member, ..volume.label() }).expect("its own name");
+        drop(volume);
+        self.map.version += 1;
+        let out = self.map.target(ost_target(n)).expect("in the map").clone();
+        let mirror = self.map.mirrors.iter_mut().find(|m| m.id == out.mirror).expect("in the map");
+        mirror.members.iter_mut().for_each(|m| m.state = MemberState::Out);
+        mirror.members.push(Member { target: member, state: MemberState::InSync });
+        (mirror.primary, mirror.epoch) = (member, Epoch(mirror.epoch.0 + 1));
+        self.map.targets.push(Target { id: member, ..out });
+        let ost = oss::Ost::open(image.clone(), oss::Settings::default()).expect("open");
+        ost.join(&self.register(member)).expect("join");
+        self.begin(member, ost.clone());
+        self.osts[n] = Some((ost, image));
+        self.mdt.as_ref().expect("runs").0.set_map(&self.map).expect("a newer map");
     }
 
     pub fn restart_ost(&mut self, n: usize, image: Arc<SimDisk>) {
@@ -272,14 +292,7 @@ fn map(osts: usize, nid: &str, inline_max: u32, commit_ms: u32) -> ClusterMap {
         state: 1,
         bytes_total: 0,
     };
-    let mirror = |id: TargetId, is_mdt: bool| Mirror {
-        id: MirrorId(id.0),
-        fs: FsId(1),
-        is_mdt,
-        epoch: Epoch(1),
-        members: vec![id],
-        primary: id,
-    };
+    let mirror = |id: TargetId, is_mdt: bool| Mirror::alone(MirrorId(id.0), FsId(1), is_mdt, Epoch(1), id);
     let mut targets = vec![target(MDT, true, 0)];
     let mut mirrors = vec![mirror(MDT, true)];
     for n in 0..osts {

@@ -100,7 +100,7 @@ impl Core {
                 self.check_incarnation(head)?;
                 self.on_close(head.session, &parse(body)?).map(plain)
             }
-            CatchUp::CALL => self.on_catch_up(head.session, head.target, &parse(body)?).map(plain),
+            CatchUp::CALL => self.on_catch_up(head.session, &parse(body)?).map(plain),
             LeaseDir::CALL if tells_all(nodemap) => Ok(plain(makers::NONE)),
             LeaseDir::CALL => self.on_lease_dir(head, &parse(body)?).map(plain),
             LeaveDir::CALL => self.on_leave_dir(head.session, &parse(body)?).map(plain),

@@ -1,31 +1,31 @@
-//! Targets that restarted while several sessions use them: who has sent again what of the lost work, and whose turn is next.
+//! Mirrors that restarted while several sessions use them: the sessions that have sent their lost work again, and the one whose turn is next.
 //!
-//! What a target lost comes back from the sessions that it had acknowledged it to. Without an order among them an older write could
-//! land on a newer one, and who is back first would read what the others' writes have not come back to. So each session says here
-//! (`CatchUp`) with which incarnation of a target it speaks, and up to which entry of the earlier life it has sent all again.
+//! What a mirror lost comes back from the sessions that it had acknowledged it to. Without an order among them an older write could
+//! land on a newer one, and the session that is back first would read what the others' writes have not come back to. So each session says here
+//! (`CatchUp`) with which incarnation of a mirror it speaks, and up to which entry of the earlier life it has sent all again.
 //!
-//! mds-X6: an entry is sent again when every other living session that uses the target has sent again all its own below it, and anything
+//! mds-X6: an entry is sent again when every other living session that uses the mirror has sent again all its own below it, and anything
 //!     new only when all have sent everything.
-//! mds-X7: one that has said nothing of a restarted target for `PATIENCE` is not waited for: it may be cut off from that target alone. One
+//! mds-X7: one that has said nothing of a restarted mirror for `PATIENCE` is not waited for: it may be cut off from that mirror alone. One
 //!     that is dead is not waited for when its session ends.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use types::layout::STRIPES_MAX;
-use types::{Code, Fault, Incarnation, Seq, SessionId, TargetId};
+use types::{Code, Fault, Incarnation, MirrorId, Seq, SessionId};
 use wire::shared::{ALL, CaughtUp};
 
-/// Targets that one session may speak of: twice as many as one file may have stripes.
-const TARGETS_MAX: usize = 2 * STRIPES_MAX;
+/// Mirrors that one session may speak of: twice as many as one file may have stripes.
+const MIRRORS_MAX: usize = 2 * STRIPES_MAX;
 /// As long as a session may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What each session has said of each target.
+/// What each session has said of each mirror.
 #[derive(Default)]
 pub struct CatchingUp {
-    targets: HashMap<TargetId, Users>,
-    /// Of each session, of how many targets it has said something.
+    mirrors: HashMap<MirrorId, Users>,
+    /// Of each session, of how many mirrors it has said something.
     counts: HashMap<SessionId, usize>,
 }
 
@@ -48,30 +48,30 @@ struct Said {
 impl CatchingUp {
     /// True: the session came on. What it said before and comes late changes nothing.
     pub fn note(&mut self, session: SessionId, at: &CaughtUp, now: Instant) -> Result<bool, Fault> {
-        let CaughtUp { target, incarnation, next } = *at;
-        if !self.targets.get(&target).is_some_and(|users| users.said.contains_key(&session)) {
+        let CaughtUp { mirror, incarnation, next } = *at;
+        if !self.mirrors.get(&mirror).is_some_and(|users| users.said.contains_key(&session)) {
             let count = self.counts.entry(session).or_default();
-            if *count >= TARGETS_MAX {
+            if *count >= MIRRORS_MAX {
                 return Err(Fault::new(
                     Code::BadRequest,
-                    format!("a client that uses more than {TARGETS_MAX} targets; is it of another version?"),
+                    format!("a client that uses more than {MIRRORS_MAX} mirrors; is it of another version?"),
                 ));
             }
             *count += 1;
         }
-        let users = self.targets.entry(target).or_insert_with(|| Users::of(incarnation, now));
+        let users = self.mirrors.entry(mirror).or_insert_with(|| Users::of(incarnation, now));
         Ok(users.note(session, Said { incarnation, next, heard: now }))
     }
 
     /// mds-X6: the lowest entry that another session than `session` may still have to send again.
     pub fn until(&self, session: SessionId, at: &CaughtUp, now: Instant) -> Seq {
-        self.targets.get(&at.target).map_or(ALL, |users| users.until(session, at.incarnation, now))
+        self.mirrors.get(&at.mirror).map_or(ALL, |users| users.until(session, at.incarnation, now))
     }
 
     /// mds-X6, of this MDT itself. `others` have not reported yet. A session that has said nothing is still to come, and ends if it does not
     /// (mds-X7).
     pub fn until_here<'a>(&self, at: &CaughtUp, mut others: impl Iterator<Item = &'a SessionId>) -> Seq {
-        let next_of = |s: &SessionId| self.next_of(*s, at.target, at.incarnation);
+        let next_of = |s: &SessionId| self.next_of(*s, at.mirror, at.incarnation);
         let lowest = others.try_fold(ALL, |lowest, s| match next_of(s) {
             Seq(0) => Err(Seq(0)),
             next => Ok(next.min(lowest)),
@@ -79,20 +79,20 @@ impl CatchingUp {
         lowest.unwrap_or_else(|none| none)
     }
 
-    /// All users of the target have named this incarnation of it or a newer one.
+    /// All users of the mirror have named this incarnation of it or a newer one.
     pub fn has_all(&self, at: &CaughtUp) -> bool {
-        self.targets.get(&at.target).is_none_or(|users| users.lagging.is_empty())
+        self.mirrors.get(&at.mirror).is_none_or(|users| users.lagging.is_empty())
     }
 
-    /// What the session has to send again to `target` next; 0: it has said nothing to this incarnation of it.
-    pub fn next_of(&self, session: SessionId, target: TargetId, incarnation: Incarnation) -> Seq {
-        let said = self.targets.get(&target).and_then(|users| users.said.get(&session));
+    /// What the session has to send again to `mirror` next; 0: it has said nothing to this incarnation of it.
+    pub fn next_of(&self, session: SessionId, mirror: MirrorId, incarnation: Incarnation) -> Seq {
+        let said = self.mirrors.get(&mirror).and_then(|users| users.said.get(&session));
         said.filter(|said| said.incarnation == incarnation).map_or(Seq(0), |said| said.next)
     }
 
     pub fn forget(&mut self, session: SessionId) {
         self.counts.remove(&session);
-        self.targets.retain(|_, users| {
+        self.mirrors.retain(|_, users| {
             if let Some(said) = users.said.remove(&session) {
                 users.replaying.remove(&(said.next, session));
                 users.lagging.remove(&session);
@@ -160,7 +160,7 @@ mod tests {
     const C: SessionId = SessionId(3);
 
     fn at(incarnation: u32, next: Seq) -> CaughtUp {
-        CaughtUp { target: TargetId(10), incarnation: Incarnation(incarnation), next }
+        CaughtUp { mirror: MirrorId(10), incarnation: Incarnation(incarnation), next }
     }
 
     /// What A, B and C say at a time, and what each may go on to.
@@ -242,7 +242,7 @@ mod tests {
             let next = if below(2) == 0 { ALL } else { Seq(1 + below(9)) };
             let at = at(newest - below(2).min(newest as u64 - 1) as u32, next);
             c.note(session, &at, now).unwrap();
-            let users = &c.targets[&at.target];
+            let users = &c.mirrors[&at.mirror];
             let next_of = |(_, said): (&SessionId, &Said)| match said.incarnation == at.incarnation {
                 _ if now.duration_since(said.heard.max(users.newest.1)) >= PATIENCE => ALL,
                 true => said.next,
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn a_session_speaks_of_so_many_targets_and_goes_on_speaking_of_these() {
         let (mut c, now) = (CatchingUp::default(), Instant::now());
-        let of = |target, next| CaughtUp { target: TargetId(target), incarnation: Incarnation(1), next };
-        (1..=TARGETS_MAX as u32).for_each(|n| assert_eq!(c.note(A, &of(n, Seq(1)), now), Ok(true)));
+        let of = |mirror, next| CaughtUp { mirror: MirrorId(mirror), incarnation: Incarnation(1), next };
+        (1..=MIRRORS_MAX as u32).for_each(|n| assert_eq!(c.note(A, &of(n, Seq(1)), now), Ok(true)));
         assert_eq!(c.note(A, &of(0, Seq(1)), now).unwrap_err().code, Code::BadRequest);
         assert_eq!(c.note(A, &of(9, ALL), now), Ok(true));
         assert_eq!(c.note(B, &of(0, Seq(1)), now), Ok(true), "another has its own");

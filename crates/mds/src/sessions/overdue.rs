@@ -85,7 +85,7 @@ impl Core {
     fn overdue(&self) -> Vec<(SessionId, Owes)> {
         // Who has nothing to do with OSTs yet waits for none.
         let are_osts_up = self.joined.load().as_ref().is_none_or(|joined| joined.are_osts_up);
-        let here = (self.volume.label().target, self.incarnation);
+        let here = (self.volume.label().mirror, self.incarnation);
         let is_alone = self.sessions.count() < 2;
         let now_ms = self.clock.boot_ms();
         let is_void = |id: SessionId| self.sessions.get(id).is_some_and(|s| s.is_lease_over(now_ms));

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use meta::sharing::Sharing;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use types::{Code, Fault, Fid, Incarnation, Seq, SessionId, TargetId, Uuid};
+use types::{Code, Fault, Fid, Incarnation, MirrorId, Seq, SessionId, Uuid};
 use wire::Empty;
 use wire::notice::{GiveBack, Wanted};
 use wire::shared::{ALL, CatchUp, CatchUpReply, Close, Enter, Hold, LeaseKind, Leave};
@@ -268,7 +268,7 @@ impl Sharers {
         &self,
         is_alone: bool,
         no_locks: &[SessionId],
-        here: (TargetId, Incarnation),
+        here: (MirrorId, Incarnation),
         (are_osts_up, is_void): (bool, &dyn Fn(SessionId) -> bool),
         now_ms: u64,
     ) -> Vec<(SessionId, Owes)> {
@@ -412,12 +412,12 @@ impl Sharers {
         &self,
         session: SessionId,
         req: &CatchUp,
-        here: TargetId,
+        here: MirrorId,
         sessions: &Sessions,
     ) -> Result<Seq, Fault> {
         let at = &req.at;
         let deadline = Instant::now() + ENTER_WAIT;
-        let is_here = at.target == here;
+        let is_here = at.mirror == here;
         let mut state = self.state_for(session, sessions)?;
         if state.catching_up.note(session, at, Instant::now())? && state.catching_up.has_all(at) {
             self.turned.notify_all();
@@ -428,7 +428,7 @@ impl Sharers {
             let until = match is_here {
                 true => state.catching_up.until_here(at, others()),
                 false if others().next().is_none() => state.catching_up.until(session, at, Instant::now()),
-                // The users of the target are not known.
+                // The users of the mirror are not known.
                 false => Seq(0),
             };
             let is_turn = until > at.next || until == ALL;
@@ -546,7 +546,7 @@ impl Core {
         if req.more || req.mode != self.sharers.mode() {
             return Ok(Empty {});
         }
-        for at in &req.targets {
+        for at in &req.mirrors {
             state.catching_up.note(session, at, Instant::now())?;
         }
         state.awaited.remove(&session);
@@ -562,13 +562,9 @@ impl Core {
         Ok(Empty {})
     }
 
-    pub fn on_catch_up(
-        &self,
-        session: SessionId,
-        here: TargetId,
-        req: &CatchUp,
-    ) -> Result<CatchUpReply, Fault> {
+    pub fn on_catch_up(&self, session: SessionId, req: &CatchUp) -> Result<CatchUpReply, Fault> {
         self.check_session(session)?;
+        let here = self.volume.label().mirror;
         Ok(CatchUpReply { until: self.sharers.catch_up(session, req, here, &self.sessions)? })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use disk::{Crash, SimDisk};
-use types::{Code, Fid, Seq, SessionId, TargetId, Time};
+use types::{Code, Fid, MirrorId, Seq, SessionId, TargetId, Time};
 use wire::lock::{Lock, LockKind, LockSpace, Reclaim, Turn};
 use wire::session::KeepAlive;
 use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, LeaseKind, Leave};
@@ -47,7 +47,7 @@ impl Rig {
         self.mdt.core.sharers.enter(session, &req, &self.mdt.core.sessions).unwrap().is_some()
     }
     fn catches_up(&self, session: SessionId, next: Seq) -> Seq {
-        let at = CaughtUp { target: TargetId(1), incarnation: self.mdt.core.incarnation, next };
+        let at = CaughtUp { mirror: MirrorId(1), incarnation: self.mdt.core.incarnation, next };
         let head = Header { call: CatchUp::CALL, target: TargetId(1), session, ..Header::default() };
         let (_, reply) = self.send(head, &CatchUp { at }.to_bytes()).unwrap();
         CatchUpReply::from_bytes(&reply).unwrap().until

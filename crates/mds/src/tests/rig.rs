@@ -87,14 +87,7 @@ pub fn registered() -> RegisterReply {
         state: 1,
         bytes_total: 0,
     };
-    let mirror = |id, is_mdt| Mirror {
-        id: MirrorId(id),
-        fs: FsId(1),
-        is_mdt,
-        epoch: Epoch(1),
-        members: vec![TargetId(id)],
-        primary: TargetId(id),
-    };
+    let mirror = |id, is_mdt| Mirror::alone(MirrorId(id), FsId(1), is_mdt, Epoch(1), TargetId(id));
     let fs = FileSystem {
         id: FsId(1),
         name: "stria".into(),
@@ -237,6 +230,6 @@ pub fn format(disk: Arc<dyn Disk>) {
 
 /// The report of a session that holds nothing.
 pub fn holds_nothing(mode: u32) -> wire::shared::Hold {
-    let (opens, sections, dirs, targets) = (vec![], vec![], vec![], vec![]);
-    wire::shared::Hold { mode, floor: 0, opens, sections, dirs, targets, more: false }
+    let (opens, sections, dirs, mirrors) = (vec![], vec![], vec![], vec![]);
+    wire::shared::Hold { mode, floor: 0, opens, sections, dirs, mirrors, more: false }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use disk::Crash;
 use kv::Engine;
-use types::{Code, Fid, Seq, SessionId, TargetId, Uuid};
+use types::{Code, Fid, MirrorId, Seq, SessionId, Uuid};
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, CaughtUp, Hold};
 use wire::{Header, Request, Wire};
@@ -181,7 +181,7 @@ fn x1_a_late_copy_of_a_hold_is_not_taken_for_one_of_this_life() {
     say(&rig, rig.session, new).unwrap();
     assert_eq!(say(&rig, second, old).unwrap_err().code, Code::Moved);
     assert_eq!(rig.make(0, 1, "new").unwrap_err().code, Code::NotReady, "the second has not come back");
-    let at = CaughtUp { target: TargetId(1), incarnation: new, next: Seq(5) };
+    let at = CaughtUp { mirror: MirrorId(1), incarnation: new, next: Seq(5) };
     let turn = rig.ask(&CatchUp { at }, rig.session).unwrap();
     assert_eq!(turn.until, Seq(0), "and goes first");
     // mds-L5: only its attach tells the client that it holds no lease any more.

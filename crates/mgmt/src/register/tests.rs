@@ -58,14 +58,7 @@ fn the_first_mdt_makes_the_file_system() {
         state: STATE_UP,
         bytes_total: 1 << 30,
     };
-    let mirror = Mirror {
-        id: MirrorId(1),
-        fs: FsId(1),
-        is_mdt: true,
-        epoch: Epoch(1),
-        members: vec![TargetId(1)],
-        primary: TargetId(1),
-    };
+    let mirror = Mirror::alone(MirrorId(1), FsId(1), true, Epoch(1), TargetId(1));
     let want = ClusterMap {
         version: 1,
         file_systems: vec![fs],

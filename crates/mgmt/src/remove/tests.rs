@@ -230,7 +230,10 @@ fn check_whole(map: &ClusterMap) {
     for t in &map.targets {
         assert!(map.fs(t.fs).is_some() && map.node(t.node).is_some(), "{t:?}");
         let mirror = map.mirror(t.mirror).expect("its mirror");
-        assert_eq!((mirror.members.as_slice(), mirror.primary, mirror.fs), (&[t.id][..], t.id, t.fs));
+        assert_eq!(
+            (mirror.members.len(), mirror.has(t.id), mirror.primary, mirror.fs),
+            (1, true, t.id, t.fs)
+        );
     }
     assert_eq!(map.targets.len(), map.mirrors.len());
     for fs in &map.file_systems {

@@ -117,7 +117,7 @@ impl Session {
             self.attach_mdt(shared)?;
         }
         if self.owes_hold || (self.wanted != self.mode && self.wanted % 2 == 1) {
-            self.begin_sharing()?;
+            self.begin_sharing(shared)?;
         }
         self.hear(shared);
         if Instant::now() >= self.mdt.alive_at {
@@ -128,7 +128,7 @@ impl Session {
             self.attach_ost(shared)?;
         }
         if !self.has_turn {
-            self.ask_turn()?;
+            self.ask_turn(shared)?;
         }
         if Instant::now() >= self.ost.alive_at {
             self.keep_ost_alive()?;
@@ -183,7 +183,7 @@ impl Session {
             return Ok(());
         }
         if self.mode % 2 == 1 && reply.mode % 2 == 1 {
-            self.begin_sharing()?;
+            self.begin_sharing(shared)?;
         }
         let reclaim = Reclaim { locks: vec![], more: false };
         let said = self.mdt.ask(self.id, 0, &reclaim);
@@ -220,12 +220,12 @@ impl Session {
         }
     }
 
-    fn begin_sharing(&mut self) -> Stepped {
+    fn begin_sharing(&mut self, shared: &Shared) -> Stepped {
         let mode = self.wanted;
         let opens = self.work.open_file().map(|fid| OpenFile { fid, write: true });
-        let targets = if self.ost.is_attached() { vec![self.caught_up()] } else { vec![] };
+        let mirrors = if self.ost.is_attached() { vec![self.caught_up(shared)] } else { vec![] };
         let opens = opens.into_iter().collect();
-        let hold = Hold { mode, floor: 1, opens, sections: vec![], dirs: vec![], targets, more: false };
+        let hold = Hold { mode, floor: 1, opens, sections: vec![], dirs: vec![], mirrors, more: false };
         let said = self.mdt.ask(self.id, 0, &hold);
         self.mdt_done(said)?;
         (self.mode, self.owes_hold) = (mode, false);
@@ -284,16 +284,16 @@ impl Session {
         (Instant::now() + self.ost.pause()).min(self.mdt.alive_at.max(Instant::now()))
     }
 
-    fn caught_up(&self) -> CaughtUp {
-        CaughtUp { target: self.ost.target, incarnation: self.ost.incarnation, next: ALL }
+    fn caught_up(&self, shared: &Shared) -> CaughtUp {
+        CaughtUp { mirror: shared.place.ost_mirror, incarnation: self.ost.incarnation, next: ALL }
     }
 
-    fn ask_turn(&mut self) -> Stepped {
+    fn ask_turn(&mut self, shared: &Shared) -> Stepped {
         if self.mode.is_multiple_of(2) {
             self.has_turn = true;
             return Ok(());
         }
-        let at = self.caught_up();
+        let at = self.caught_up(shared);
         let said = self.mdt.ask(self.id, 0, &CatchUp { at });
         let until = self.mdt_done(said)?.until;
         self.has_turn = until == ALL;

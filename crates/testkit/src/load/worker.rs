@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use net::{Fabric, rpc};
 use parking_lot::{Condvar, Mutex};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use types::{Buf, FsId, TargetId, Uuid};
+use types::{Buf, FsId, MirrorId, TargetId, Uuid};
 use wire::Header;
 use wire::map::ClusterMap;
 use wire::mgmt::GetMap;
@@ -52,6 +52,7 @@ pub struct Place {
     pub fs_uuid: Uuid,
     pub mdt: TargetId,
     pub ost: TargetId,
+    pub ost_mirror: MirrorId,
 }
 
 /// State of all sessions of a process.
@@ -289,7 +290,7 @@ fn prepare(orders: &Orders, map: &ClusterMap) -> Result<Drive> {
     let fs = map.file_systems.first().context("the map has a file system")?;
     let mdt = map.mdt_of(fs.id, types::Fid::ROOT).context("the map has an MDT")?.primary;
     let [ost] = map.ost_mirrors(fs.id)[..] else { bail!("the load wants exactly one OST") };
-    let place = Place { fs: fs.id, fs_uuid: fs.uuid, mdt, ost: ost.primary };
+    let place = Place { fs: fs.id, fs_uuid: fs.uuid, mdt, ost: ost.primary, ost_mirror: ost.id };
     let (outage, is_clean, attached, back, stats) = Default::default();
     let shared = Arc::new(Shared { place, outage, is_clean, attached, back, stats });
     let mut seats = Vec::with_capacity(orders.sessions as usize);

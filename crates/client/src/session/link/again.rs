@@ -123,9 +123,9 @@ impl Link {
             return Ok(ALL);
         }
         let until = (Instant::now() + TURN_WAIT).min(deadline);
-        let at = CaughtUp { target: self.target, incarnation, next };
+        let at = CaughtUp { mirror: self.mirror, incarnation, next };
         if !self.is_mdt {
-            self.id.sharing.note_target(at.clone());
+            self.id.sharing.note_mirror(at.clone());
         }
         while self.id.sharing.is_shared() {
             let given = self.ask_turn(&at, deadline)?;
@@ -146,7 +146,7 @@ impl Link {
     }
 
     fn ask_turn(&self, at: &CaughtUp, deadline: Instant) -> Result<Seq, Attempt> {
-        let target = if self.is_mdt { self.target } else { TargetId(self.id.mdt.load(Ordering::Acquire)) };
+        let target = if self.is_mdt { self.target() } else { TargetId(self.id.mdt.load(Ordering::Acquire)) };
         let peer = self.fabric.peer(target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
         let head = Header { session: self.session(), target, ..self.header() };
         match rpc::call(&*peer, head, &CatchUp { at: at.clone() }, &[], &mut Buf::new(), deadline) {

@@ -162,7 +162,7 @@ fn registered(label: &Label, fs_uuid: Uuid) -> RegisterReply {
         }],
         nodes: vec![Node { id: node, name: "bench".into(), nids: vec![] }],
         targets: vec![target],
-        mirrors: vec![Mirror { id: mirror, fs, is_mdt: true, epoch, members: vec![MDT], primary: MDT }],
+        mirrors: vec![Mirror::alone(mirror, fs, true, epoch, MDT)],
         ..ClusterMap::empty()
     };
     RegisterReply { target: MDT, index: 0, mirror, epoch, node, map }
