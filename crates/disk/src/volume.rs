@@ -5,7 +5,7 @@
 //! `checkpoint` … → `close_clean`. A call out of this order is refused.
 //!
 //! disk-V1: from entry to entry the seq rises by the operations of the entry before, mostly one, and the position by its bytes; a scan
-//!     accepts nothing else.
+//!     accepts nothing else. disk-V8: the volume's own flush marks take no seq, so two volumes with the same entries give them the same seqs.
 //! disk-V2: an entry that was once behind a cut tail is never accepted. Each start without a clean stop makes the superblock say
 //!     "from this position on only incarnation ≥ n", durably, before the first append.
 //! disk-V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
@@ -131,6 +131,8 @@ pub struct Volume {
     seen: Seen,
     group: flush::Group,
     flushed_seq: AtomicU64,
+    /// The log is durable up to this position. Marks have one too, and no seq.
+    flushed_pos: AtomicU64,
     sealed_seq: AtomicU64,
     /// Entries that the last replay left out.
     cut_off: Mutex<CutOff>,
@@ -160,8 +162,6 @@ struct Tail {
     start: u64,
     pos: u64,
     seq: u64,
-    /// seq of the last entry that is not a flush mark.
-    seq_of_payload: u64,
     /// flushed_seq as stored in the last entry, or in the superblock at start.
     mark: u64,
     /// The ring is known to have been written below this position, at most the ring's length (the first lap).
@@ -239,7 +239,6 @@ impl Volume {
             start: sb.log_start.pos,
             pos: sb.log_start.pos,
             seq: sb.log_start.seq.0,
-            seq_of_payload: sb.log_start.seq.0,
             mark: sb.log_start.seq.0,
             prepared: sb.prepared.min(sb.regions.log.len()),
             page: Vec::new(),
@@ -257,6 +256,7 @@ impl Volume {
             tail: Mutex::new(tail),
             group: flush::Group::default(),
             flushed_seq: AtomicU64::new(sb.flushed_seq.0),
+            flushed_pos: AtomicU64::new(0),
             sealed_seq: AtomicU64::new(sb.log_start.seq.0),
             cut_off: Mutex::default(),
             failed: OnceLock::new(),
@@ -305,6 +305,7 @@ impl Volume {
             }
             sb.clean = false;
             sb.flushed_seq = Seq(seq);
+            sb.incompat |= superblock::MARKS_WITHOUT_SEQ;
             if sb.label.kind == Kind::Mdt {
                 sb.incompat |= superblock::ENTRIES_OF_OPS;
             }
@@ -320,13 +321,13 @@ impl Volume {
         );
         tail.incarnation = self.superblock.lock().incarnation;
         tail.mark = seq;
-        tail.seq_of_payload = seq;
         // Bytes behind the tail may be stale; on the first lap everything below the tail has been written.
         tail.prepared = tail.prepared.max(pos).min(self.regions.log.len());
         tail.page = page;
         tail.phase = Phase::Started;
         self.publish(&tail);
         self.flushed_seq.store(seq, Ordering::Release);
+        self.flushed_pos.store(pos, Ordering::Release);
         self.sealed_seq.store(seq, Ordering::Release);
         Ok(tail.incarnation)
     }
@@ -400,6 +401,10 @@ impl Volume {
     /// Entries up to here are durable, and so is everything written to the medium before they were appended.
     pub fn flushed_seq(&self) -> Seq {
         Seq(self.flushed_seq.load(Ordering::Acquire))
+    }
+    /// True if everything in the log is durable, marks too.
+    pub fn is_all_flushed(&self) -> bool {
+        self.flushed_pos.load(Ordering::Acquire) >= self.seen.pos.load(Ordering::Acquire)
     }
     /// After a crash, recovery knows that entries up to here were flushed, so the space that they superseded may be reused (disk-O1,
     /// disk-O2).
@@ -479,13 +484,13 @@ impl Volume {
         assert!(tail.start <= tail.pos, "the log's start is not behind its end");
         assert!(tail.pos - tail.start <= self.regions.log.len(), "disk-V4: the live log fits the ring");
         assert!(tail.mark <= tail.seq, "disk-V3: a flush mark names an entry that was written");
-        assert!(tail.seq_of_payload <= tail.seq, "the last payload is not behind the last entry");
         let Seen { is_started, start, pos, seq, mark } = &self.seen;
         is_started.store(tail.phase == Phase::Started, Ordering::Release);
-        pos.store(tail.pos, Ordering::Release);
-        start.store(tail.start, Ordering::Release);
+        // A flush loads the position first, and then the numbers of all entries before it.
         seq.store(tail.seq, Ordering::Release);
         mark.store(tail.mark, Ordering::Release);
+        pos.store(tail.pos, Ordering::Release);
+        start.store(tail.start, Ordering::Release);
     }
 
     /// disk-V6: records the first failure; it stays.

@@ -12,6 +12,7 @@ const PAGE: u64 = 4096;
 const COPIES: [u64; 2] = [0, 64 << 10];
 const LOG_APART: u64 = 1;
 const ENTRIES_OF_SEVERAL: u64 = 2;
+const MARKS_WITHOUT_SEQ: u64 = 4;
 const SLOT: u8 = 8;
 const SESSION: u8 = 7;
 const PENDING: u8 = 12;
@@ -114,7 +115,7 @@ fn superblock(bytes: &[u8]) -> Read<Superblock> {
     }
     b.zeros(4)?;
     let (_compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
-    if ro_compat != 0 || incompat & !ENTRIES_OF_SEVERAL != 0 {
+    if ro_compat != 0 || incompat & !(ENTRIES_OF_SEVERAL | MARKS_WITHOUT_SEQ) != 0 {
         return b.wrong(if incompat & LOG_APART != 0 {
             "its log is on a medium of its own"
         } else {
@@ -420,11 +421,11 @@ fn replay(disk: &dyn Disk, sb: &Superblock, image: &mut Image) -> Read<()> {
         let behind = (h.u32()?, h.u32()?);
         let bytes = (64 + u64::from(len)).next_multiple_of(8);
         let follows = magic == b"SLE1"
-            && matches!(kind, 1 | 2)
+            && matches!(kind, 1..=3)
             && (reserved, behind) == (0, (0, crc32c(&header[..60])))
-            && (tag, first, pos) == (sb.tag, seq + 1, at)
+            && (tag, first, pos) == (sb.tag, if kind == 3 { seq } else { seq + 1 }, at)
             && (kind == 1 || ops == 1)
-            && mark < first
+            && mark <= seq
             && (incarnation..=sb.incarnation).contains(&inc)
             && (at < sb.cut.0 || inc >= sb.cut.1)
             && len <= 2 << 20
@@ -436,7 +437,7 @@ fn replay(disk: &dyn Disk, sb: &Superblock, image: &mut Image) -> Read<()> {
         if crc32c(&payload) != crc {
             break;
         }
-        (at, seq, incarnation) = (at + bytes, seq + ops, inc);
+        (at, seq, incarnation) = (at + bytes, if kind == 3 { seq } else { seq + ops }, inc);
         image.seq = image.seq.max(seq);
         if kind == 1 && seq > checkpoint {
             entry(image, &payload, first, ops).map_err(|why| format!("log entry {first}: {why}"))?;

@@ -126,9 +126,7 @@ impl Volume {
     /// on an idle volume.
     pub fn mark(&self) -> Result<(), VolumeError> {
         let mut tail = self.tail.lock();
-        // Marks do not count: otherwise each mark would need another one, for ever.
-        let waits = tail.seq_of_payload.min(self.flushed_seq().0) > tail.mark;
-        if waits {
+        if self.flushed_seq().0 > tail.mark {
             // A mark belongs to the volume itself, and to no epoch.
             self.append_one(&mut tail, EntryKind::Mark, 1, Epoch(0), &[], crc32c(&[]))?;
         }
@@ -164,14 +162,15 @@ impl Volume {
         // 2. Fill in the headers: disk-V1, each follows from the one before.
         let before = LogPoint { seq: Seq(tail.seq), pos: tail.pos };
         let flushed_seq = self.flushed_seq.load(Ordering::Acquire);
-        let (mut seq, mut pos, mut seq_of_payload) = (tail.seq, tail.pos, tail.seq_of_payload);
+        let (mut seq, mut pos) = (tail.seq, tail.pos);
         for piece in &entries.list {
             let &Piece { kind, ops, epoch, payload_len, payload_crc } = piece;
             let header = Header {
                 kind,
                 ops,
                 tag: self.tag,
-                seq: seq + 1,
+                // disk-V8.
+                seq: if kind == EntryKind::Mark { seq } else { seq + 1 },
                 pos,
                 flushed_seq,
                 epoch,
@@ -183,12 +182,10 @@ impl Volume {
             entries.bytes[at..at + HEADER_BYTES].copy_from_slice(&header.encode());
             seq = header.last_seq();
             pos += entry_bytes(payload_len as usize);
-            if kind == EntryKind::Payload {
-                seq_of_payload = seq;
-            }
         }
         assert_eq!(pos - before.pos, bytes, "disk-V1: positions rise by the entries' bytes");
-        assert!(seq >= before.seq.0 + entries.len() as u64, "disk-V1: each entry has a seq of its own");
+        let numbered = entries.list.iter().filter(|piece| piece.kind != EntryKind::Mark).count();
+        assert!(seq >= before.seq.0 + numbered as u64, "disk-V1: each entry has a seq of its own");
         assert!(flushed_seq <= before.seq.0, "disk-V3: a flush mark names entries before its own");
         assert!(pos.is_multiple_of(ALIGN_BYTES as u64), "an entry ends where the next one may begin");
         // 3. Write everything at once, with the bytes that the first page held before, and zeros behind.
@@ -206,7 +203,7 @@ impl Volume {
         let of_page = begin + (page_begin(pos) - page) as usize..begin + (pos - page) as usize;
         tail.page.extend_from_slice(&entries.bytes[of_page]);
         // 4. Move the log's end.
-        (tail.pos, tail.seq, tail.mark, tail.seq_of_payload) = (pos, seq, flushed_seq, seq_of_payload);
+        (tail.pos, tail.seq, tail.mark) = (pos, seq, flushed_seq);
         self.publish(tail);
         Ok(before)
     }
@@ -259,4 +256,30 @@ impl Volume {
 /// The begin of the page at a logical position: the ring is whole pages.
 fn page_begin(pos: u64) -> u64 {
     pos / PAGE_BYTES * PAGE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{formatted, reopen, started};
+    use super::*;
+
+    #[test]
+    fn v8_marks_of_earlier_releases_keep_their_seqs() {
+        let disk = formatted();
+        let volume = started(disk.clone());
+        volume.append(Epoch(1), b"a").unwrap();
+        volume.flush().unwrap();
+        let append = |kind| {
+            let mut tail = volume.tail.lock();
+            volume.append_one(&mut tail, kind, 1, Epoch(0), &[], crc32c(&[])).unwrap()
+        };
+        append(EntryKind::NumberedMark);
+        volume.append(Epoch(1), b"b").unwrap();
+        append(EntryKind::Mark);
+        volume.append(Epoch(1), b"c").unwrap();
+        let (again, seen) = reopen(disk);
+        let seen: Vec<_> = seen.into_iter().map(|(seq, _, payload)| (seq, payload)).collect();
+        assert_eq!(seen, [(1, b"a".to_vec()), (3, b"b".to_vec()), (4, b"c".to_vec())]);
+        assert_eq!(again.last_seq(), Seq(4));
+    }
 }

@@ -15,17 +15,19 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"SLE1");
 pub enum EntryKind {
     /// The volume's owner.
     Payload = 1,
-    /// The volume itself, to carry a flush mark.
-    Mark = 2,
+    /// The volume itself, to carry a flush mark. It takes a seq of its own; earlier releases wrote such marks.
+    NumberedMark = 2,
+    /// The volume itself, to carry a flush mark. It takes no seq, so entries have the same seqs on every member of a mirror.
+    Mark = 3,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     pub kind: EntryKind,
-    /// Operations of the entry, 1 to 65536: each has a seq of its own.
+    /// Operations of the entry, 1 to 65536: each has a seq of its own. 1 in marks.
     pub ops: u32,
     pub tag: u64,
-    /// seq of the first operation.
+    /// seq of the first operation. In a mark without a seq: the last one before it.
     pub seq: u64,
     pub pos: u64,
     /// The flush mark: flushed_seq when this entry was appended.
@@ -37,9 +39,17 @@ pub struct Header {
 }
 
 impl Header {
-    /// seq of the last operation.
+    /// seq of the last operation; of a mark, the seq of the last entry up to it.
     pub fn last_seq(&self) -> u64 {
         self.seq + u64::from(self.ops) - 1
+    }
+
+    /// seq of the last entry before this one.
+    pub fn seq_before(&self) -> u64 {
+        match self.kind {
+            EntryKind::Mark => self.seq,
+            EntryKind::Payload | EntryKind::NumberedMark => self.seq - 1,
+        }
     }
 
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -61,7 +71,7 @@ impl Header {
     }
 
     /// `None` if these bytes are no header: wrong length, magic, CRC, kind or reserved bytes, a mark of several
-    /// operations, or a flush mark that is not below the entry's own seq.
+    /// operations, or a flush mark above the seq before the entry.
     pub fn decode(b: &[u8]) -> Option<Header> {
         if b.len() != HEADER_BYTES || u32_at(b, 0) != MAGIC || !is_sealed(b) {
             return None;
@@ -69,7 +79,8 @@ impl Header {
         let h = Header {
             kind: match b[4] {
                 1 => EntryKind::Payload,
-                2 => EntryKind::Mark,
+                2 => EntryKind::NumberedMark,
+                3 => EntryKind::Mark,
                 _ => return None,
             },
             ops: u32::from(u16::from_le_bytes([b[6], b[7]])) + 1,
@@ -85,7 +96,9 @@ impl Header {
         let reserved_is_zero = b[5] == 0 && b[56..60].iter().all(|x| *x == 0);
         let is_one_or_payload = h.ops == 1 || h.kind == EntryKind::Payload;
         let is_in_range = h.seq.checked_add(u64::from(h.ops)).is_some();
-        (reserved_is_zero && is_one_or_payload && is_in_range && h.flushed_seq < h.seq).then_some(h)
+        let has_seq = h.seq >= 1;
+        (reserved_is_zero && is_one_or_payload && is_in_range && has_seq && h.flushed_seq <= h.seq_before())
+            .then_some(h)
     }
 }
 

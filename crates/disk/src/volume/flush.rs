@@ -69,7 +69,7 @@ impl Inner {
         self.waiting.len() + self.parked.len() + 1
     }
 
-    /// Those whose entries are durable up to `flushed`; all if the volume has failed.
+    /// Those whose entries are durable, with the log durable up to position `flushed`; all if the volume has failed.
     fn take_parked(&mut self, flushed: u64, has_failed: bool) -> Vec<Parked> {
         self.parked.extract_if(.., |p| p.want <= flushed || has_failed).collect()
     }
@@ -78,7 +78,7 @@ impl Inner {
 /// A thread that is parked until a leader wakes it.
 #[derive(Debug)]
 struct Waiter {
-    /// The seq that must be flushed before the thread may return.
+    /// The position up to which the log must be flushed before the thread may return.
     want: u64,
     thread: Thread,
     /// Set before the thread is unparked, because `park` may also return without a wake-up.
@@ -109,15 +109,16 @@ impl Volume {
             self.end_parked();
             return Some(Err(e));
         }
-        let want = self.last_seq().0;
+        let want = self.seen.pos.load(Ordering::Acquire);
         let mut park = Some(park);
         loop {
             let mut group = self.group.inner.lock();
+            let flushed_pos = self.flushed_pos.load(Ordering::Acquire);
             let flushed = self.check_alive().map(|()| self.flushed_seq());
-            if flushed.as_ref().map_or(true, |seq| seq.0 >= want) {
+            if flushed.is_err() || flushed_pos >= want {
                 // A thread that needs no flush, or finds the volume failed, passes leadership to a waiter.
                 let next = if group.is_led { None } else { group.waiting.pop() };
-                let done = group.take_parked(flushed.as_ref().map_or(0, |seq| seq.0), flushed.is_err());
+                let done = group.take_parked(flushed_pos, flushed.is_err());
                 drop(group);
                 next.into_iter().for_each(Waiter::call);
                 self.call_parked(done);
@@ -171,7 +172,7 @@ impl Volume {
             group.took = began.elapsed();
             group.expected = group.arrived();
             group.is_led = false;
-            let flushed = self.flushed_seq().0;
+            let flushed = self.flushed_pos.load(Ordering::Acquire);
             let is_done = |w: &mut Waiter| w.want <= flushed || done.is_err();
             called.extend(group.waiting.extract_if(.., is_done));
             called.extend(group.waiting.pop());
@@ -187,7 +188,7 @@ impl Volume {
         for Parked { want, done } in parked {
             let flushed = self.check_alive().map(|()| self.flushed_seq());
             assert!(
-                flushed.as_ref().map_or(true, |seq| seq.0 >= want),
+                flushed.is_err() || self.flushed_pos.load(Ordering::Acquire) >= want,
                 "disk-V3: a flush that is told has happened"
             );
             done(flushed);
@@ -232,7 +233,8 @@ impl Volume {
     /// Runs one device flush, and tells the parked flushes that it served.
     pub(super) fn flush_now(&self) -> Result<(), VolumeError> {
         let done = self.flush_device();
-        let parked = self.group.inner.lock().take_parked(self.flushed_seq().0, done.is_err());
+        let flushed = self.flushed_pos.load(Ordering::Acquire);
+        let parked = self.group.inner.lock().take_parked(flushed, done.is_err());
         self.call_parked(parked);
         done
     }
@@ -242,12 +244,15 @@ impl Volume {
         self.check_alive()?;
         // disk-V3, disk-V7: entries up to `seq` were written before the flush begins, so the flush makes them durable. `mark` is stored in
         // one of them and becomes durable too. The tail lock is not held.
+        let pos = self.seen.pos.load(Ordering::Acquire);
         let mark = self.seen.mark.load(Ordering::Acquire);
         let seq = self.seen.seq.load(Ordering::Acquire);
         assert!(mark <= seq, "disk-V3: a flush mark is in an entry that was written");
         self.flush_media()?;
         self.flushed_seq.fetch_max(seq, Ordering::AcqRel);
         self.sealed_seq.fetch_max(mark, Ordering::AcqRel);
+        // A thread that sees the position finds its entry among the flushed ones.
+        self.flushed_pos.fetch_max(pos, Ordering::AcqRel);
         // In this order: both only rise.
         let (sealed, flushed) = (self.sealed_seq(), self.flushed_seq());
         assert!(sealed <= flushed, "disk-V3: an entry is flushed before it is sealed");
@@ -268,7 +273,11 @@ mod tests {
         // As a checkpoint's flush does: it wakes no waiter.
         volume.flush_now().unwrap();
         let is_called = Arc::new(AtomicBool::new(false));
-        let waiter = Waiter { want: 2, thread: std::thread::current(), is_called: is_called.clone() };
+        let waiter = Waiter {
+            want: volume.seen.pos.load(Ordering::Acquire) + 1,
+            thread: std::thread::current(),
+            is_called: is_called.clone(),
+        };
         volume.group.inner.lock().waiting.push(waiter);
         assert_eq!(volume.flush().unwrap(), Seq(1));
         assert!(is_called.load(Ordering::Acquire), "otherwise the waiter would wait for ever");
@@ -284,7 +293,8 @@ mod tests {
             is_called
         };
         volume.append(types::Epoch(1), b"x").unwrap();
-        let all: Vec<_> = [1, 2, 1, 2, 2].into_iter().map(wait).collect();
+        let end = volume.seen.pos.load(Ordering::Acquire);
+        let all: Vec<_> = [end, end + 1, end, end + 1, end + 1].into_iter().map(wait).collect();
         volume.group.inner.lock().is_led = true;
         volume.flush_for_group().unwrap();
         let called: Vec<bool> = all.iter().map(|c| c.load(Ordering::Acquire)).collect();
@@ -316,7 +326,9 @@ mod tests {
         // Entries that came while the device flushed are left to the next flush, which another thread must lead.
         volume.append(types::Epoch(1), b"two").unwrap();
         park(&volume, &told);
-        volume.group.inner.lock().parked[0].want = 3;
+        // As if its entry had been written while the first flush ran.
+        let end = volume.seen.pos.load(Ordering::Acquire);
+        volume.group.inner.lock().parked[0].want = end + 1;
         volume.flush_for_group().unwrap();
         assert_eq!((told.lock().len(), volume.has_parked()), (1, true));
         assert_eq!(rung.load(Ordering::SeqCst), 1, "another thread is asked to lead");

@@ -117,8 +117,7 @@ impl Volume {
             lost,
             cut_off: behind,
         };
-        let mut seq_of_payload = sb.log_start.seq.0;
-        while summary.end.seq < end.seq {
+        while summary.end.pos < end.pos {
             let at = summary.end.pos;
             let Some((header, payload)) = scan.next()? else { break };
             if header.kind == EntryKind::Payload {
@@ -130,7 +129,6 @@ impl Volume {
                     break;
                 }
                 summary.kept += 1;
-                seq_of_payload = header.last_seq();
             }
             summary.end = scan.point();
             if behind_cut == 0 || summary.end.pos > end.pos {
@@ -146,7 +144,7 @@ impl Volume {
         // 3. Set the log's end.
         let mut tail = self.tail.lock();
         assert!(summary.end.pos >= tail.start, "the log ends behind its start");
-        (tail.pos, tail.seq, tail.seq_of_payload) = (summary.end.pos, summary.end.seq.0, seq_of_payload);
+        (tail.pos, tail.seq) = (summary.end.pos, summary.end.seq.0);
         tail.phase = Phase::Replayed { cut: summary.cut.is_some(), lost };
         self.publish(&tail);
         Ok(summary)
@@ -201,7 +199,12 @@ impl<'a> Scan<'a> {
         }
         self.pos += entry_bytes(payload_len);
         assert!(self.pos <= limit, "an entry that is accepted ends within the lap");
-        assert!(header.last_seq() > self.seq, "disk-V1: seq rises from entry to entry");
+        let rises = if header.kind == EntryKind::Mark {
+            header.last_seq() == self.seq
+        } else {
+            header.last_seq() > self.seq
+        };
+        assert!(rises, "disk-V1: seq rises from entry to entry");
         self.seq = header.last_seq();
         self.incarnation = header.incarnation;
         Ok(Some((header, payload)))
@@ -211,7 +214,8 @@ impl<'a> Scan<'a> {
         let len = h.payload_len as usize;
         h.tag == self.volume.tag
             && h.pos == self.pos
-            && h.seq == self.seq + 1
+            && h.seq_before() == self.seq
+            && (h.kind != EntryKind::Mark || self.sb.has_marks_without_seq())
             && (h.ops == 1 || self.sb.has_ops())
             && h.incarnation >= self.incarnation
             && self.may_count(h)
@@ -271,7 +275,7 @@ impl<'a> Scan<'a> {
             Incarnation(0) => self.sb.incarnation,
             of_last => of_last,
         };
-        let may_be = h.pos == at && h.seq > self.seq && h.incarnation == same_life;
+        let may_be = h.pos == at && h.seq_before() >= self.seq && h.incarnation == same_life;
         if !may_be || len > PAYLOAD_BYTES_MAX || at + entry_bytes(len) > limit {
             return Ok(false);
         }

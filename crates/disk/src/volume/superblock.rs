@@ -22,11 +22,13 @@ const MAGIC: [u8; 8] = *b"STRIAVOL";
 const VERSION: u32 = 1;
 /// Features of this release. An unknown bit: compat is ignored, ro_compat forbids writing, incompat forbids opening.
 const RO_COMPAT: u64 = 0;
-const INCOMPAT: u64 = LOG_ELSEWHERE | ENTRIES_OF_OPS;
+const INCOMPAT: u64 = LOG_ELSEWHERE | ENTRIES_OF_OPS | MARKS_WITHOUT_SEQ;
 /// The log ring is on a medium of its own.
 pub const LOG_ELSEWHERE: u64 = 1;
 /// Log entries may hold several operations. An MDT's volume gets this feature at the first start by a release that knows it.
 pub const ENTRIES_OF_OPS: u64 = 2;
+/// Log entries may be marks without a seq. A volume gets this feature at the first start by a release that knows it.
+pub const MARKS_WITHOUT_SEQ: u64 = 4;
 /// First byte behind the fields; from here to the CRC all bytes are zero.
 const FIELDS_END: usize = 352;
 
@@ -187,6 +189,10 @@ impl Superblock {
 
     pub fn has_ops(&self) -> bool {
         self.incompat & ENTRIES_OF_OPS != 0
+    }
+
+    pub fn has_marks_without_seq(&self) -> bool {
+        self.incompat & MARKS_WITHOUT_SEQ != 0
     }
 
     pub fn check_features(&self, read_only: bool) -> Result<(), VolumeError> {

@@ -82,7 +82,7 @@ impl Core {
             Err(VolumeError::LogFull { used, .. }) => self.checkpoint_below(used)?,
             other => other.map(|_| ()).map_err(|e| self.volume_fault(e))?,
         }
-        if self.volume.flushed_seq() < self.volume.last_seq() {
+        if !self.volume.is_all_flushed() {
             self.flush()?;
         }
         Ok(())

@@ -165,6 +165,8 @@ impl Map {
                 named.extend(runs.into_iter().map(|run| (seq, run)));
             }
             let places = log.places(pos..pos + HEADER_BYTES + len).into();
+            // A flush mark has no seq (kind 3). It is known to be flushed with the entry behind it.
+            let seq = if head[4] == 3 { seq + 1 } else { seq };
             self.entries.push(Entry { seq, mark, places });
             pos += (HEADER_BYTES + len).next_multiple_of(8);
         }

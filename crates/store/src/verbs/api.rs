@@ -106,7 +106,7 @@ impl ObjectStore for Engine {
         self.mark_flushed()
     }
     fn is_dirty(&self) -> bool {
-        self.vol.last_seq() > self.vol.flushed_seq() || self.space.lock().waiting_pages() > 0
+        !self.vol.is_all_flushed() || self.space.lock().waiting_pages() > 0
     }
     fn is_checkpoint_due(&self) -> bool {
         let capacity = self.vol.log_capacity();

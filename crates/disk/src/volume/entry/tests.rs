@@ -36,7 +36,17 @@ fn the_bytes_are_as_documented() {
     assert_eq!((many.last_seq(), header().last_seq()), (many.seq + 0x1233, header().seq));
     assert_eq!(Header::decode(&Header { kind: EntryKind::Mark, ..many }.encode()), None, "a mark is one");
     let mark = Header { kind: EntryKind::Mark, ..header() };
-    assert_eq!(Header::decode(&mark.encode()), Some(mark));
+    assert_eq!(Header::decode(&mark.encode()), Some(mark.clone()));
+    assert_eq!((mark.seq_before(), mark.last_seq()), (mark.seq, mark.seq), "it takes no seq");
+    let old = Header { kind: EntryKind::NumberedMark, ..header() };
+    assert_eq!(Header::decode(&old.encode()), Some(old.clone()));
+    assert_eq!((old.seq_before(), old.last_seq()), (old.seq - 1, old.seq));
+    // A flush mark may name the entry before, and none behind it.
+    let upto =
+        |kind, flushed_seq| Header::decode(&Header { kind, flushed_seq, ..header() }.encode()).is_some();
+    let seq = header().seq;
+    assert!(upto(EntryKind::Payload, seq - 1) && !upto(EntryKind::Payload, seq));
+    assert!(upto(EntryKind::Mark, seq) && !upto(EntryKind::Mark, seq + 1));
 }
 
 #[test]

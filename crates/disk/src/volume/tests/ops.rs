@@ -55,7 +55,7 @@ fn entries_behind_a_cut_are_counted_as_entries() {
 
 /// An older release ends its scan at such an entry, and would cut off the entries behind it.
 #[test]
-fn an_mdt_that_was_started_says_what_its_log_may_hold() {
+fn a_volume_that_was_started_says_what_its_log_may_hold() {
     let incompat = |disk: &Arc<SimDisk>| {
         let mut block = vec![0; superblock::SUPERBLOCK_BYTES];
         disk.read_at(&mut block, 0).unwrap();
@@ -64,7 +64,8 @@ fn an_mdt_that_was_started_says_what_its_log_may_hold() {
     let (mdt, ost) = (formatted_mdt(), formatted());
     assert_eq!((incompat(&mdt), incompat(&ost)), (0, 0));
     drop((started(mdt.clone()), started(ost.clone())));
-    assert_eq!((incompat(&mdt), incompat(&ost)), (superblock::ENTRIES_OF_OPS, 0));
+    let marks = superblock::MARKS_WITHOUT_SEQ;
+    assert_eq!((incompat(&mdt), incompat(&ost)), (superblock::ENTRIES_OF_OPS | marks, marks));
 }
 
 #[test]
