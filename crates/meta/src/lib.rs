@@ -46,6 +46,7 @@ pub mod records;
 pub mod rename;
 pub mod restored;
 pub mod rmdir;
+pub mod root;
 pub mod scan;
 pub mod set_acl;
 pub mod setattr;
@@ -135,4 +136,6 @@ pub struct Ctx<'a> {
     pub space: Space,
     /// `None`: the client's kernel checks rights, and the rules trust the claimed `Cred`s.
     pub judge: Option<Judge<'a>>,
+    /// `None`: the session sees the whole file system.
+    pub root: Option<&'a dyn root::Below>,
 }

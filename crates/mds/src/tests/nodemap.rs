@@ -30,6 +30,7 @@ fn nodemap(name: &str) -> Nodemap {
         squash_gid: 65_533,
         uids: vec![],
         gids: vec![],
+        root: String::new(),
     }
 }
 

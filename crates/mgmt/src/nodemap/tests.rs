@@ -15,6 +15,7 @@ fn nodemap(name: &str) -> Nodemap {
         squash_gid: NOBODY,
         uids: vec![],
         gids: vec![],
+        root: String::new(),
     }
 }
 
