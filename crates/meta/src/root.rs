@@ -191,7 +191,9 @@ fn is_held(ctx: &Ctx<'_>, view: &dyn View, inode: &InodeRecord) -> bool {
 
 /// True if the directory is there, and its parents lead to the root.
 pub fn is_dir_below(root: &dyn Below, view: &dyn View, dir: Fid) -> bool {
-    dir == root.top() || root.has(dir) || load_inode(view, dir).is_ok_and(|dir| is_below(root, view, &dir))
+    // A file is never learned: it may leave by a rename that moves no directory.
+    let leads = |inode: InodeRecord| inode.is_dir() && is_below(root, view, &inode);
+    dir == root.top() || root.has(dir) || load_inode(view, dir).is_ok_and(leads)
 }
 
 /// True if the parents of a directory lead to the root.
