@@ -2,8 +2,8 @@
 //! they show the executor's promises for any rules.
 
 use lease::Touch;
+use meta::below::{Below, Check};
 use meta::ids::Ids;
-use meta::root::{Below, Check};
 use meta::{Ctx, Txn, View};
 use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
 
@@ -182,23 +182,23 @@ impl Rules for MetaRules {
         meta::ids::reply_ids(call, body, reply, ids)
     }
     fn root_check(&self, call: u16, body: &[u8]) -> Result<Check, Fault> {
-        meta::root::named(call, body)
+        meta::below::named(call, body)
     }
     fn check_root(&self, ctx: &Ctx<'_>, view: &dyn View, call: u16, body: &[u8]) -> Result<(), Fault> {
-        meta::root::check(ctx, view, call, body)
+        meta::below::check(ctx, view, call, body)
     }
     fn may_hold(&self, ctx: &Ctx<'_>, view: &dyn View, fid: Fid) -> Result<bool, Fault> {
         ctx.may_hold(view, fid)
     }
     fn is_dir_below(&self, view: &dyn View, root: &dyn Below, dir: Fid) -> bool {
-        meta::root::is_dir_below(root, view, dir)
+        meta::below::is_dir_below(root, view, dir)
     }
     fn dir_of_path(
         &self,
         view: &dyn View,
         names: &mut dyn Iterator<Item = &str>,
     ) -> Result<Option<Fid>, Fault> {
-        meta::root::dir_of_path(view, names)
+        meta::below::dir_of_path(view, names)
     }
     fn format(&self, txn: &mut dyn Txn, now: Time) {
         meta::format(txn, now)

@@ -13,8 +13,8 @@ use wire::{Request, Wire};
 use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
-    accessed, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir,
-    readlink, reap, rename, rmdir, root, scan, setattr, settle, stripe, symlink, tail, tmpfile, truncate,
+    accessed, below, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of,
+    readdir, readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tail, tmpfile, truncate,
     unlink, xattr,
 };
 
@@ -59,7 +59,7 @@ pub fn mutate(
     body: &[u8],
     bulk: &[u8],
 ) -> Result<Vec<u8>, Fault> {
-    root::check(ctx, txn, call, body)?;
+    below::check(ctx, txn, call, body)?;
     match call {
         SetAttr::CALL => answer_as(ctx, body, |r| setattr::setattr(ctx, txn, r)),
         Create::CALL => answer_as(ctx, body, |r| create::create(ctx, txn, r)),
@@ -100,7 +100,7 @@ pub fn read(
     reply: &mut Vec<u8>,
     out: &mut Buf,
 ) -> Result<(), Fault> {
-    root::check(ctx, view, call, body)?;
+    below::check(ctx, view, call, body)?;
     match call {
         Lookup::CALL => {
             let LookupRef { parent, name, mut cred } =

@@ -61,7 +61,7 @@ impl Core {
             judged.map(|j| Judge { cred: j.cred.clone(), is_anybody: j.is_anybody, is_ours: &is_ours });
         run(&Ctx {
             judge,
-            root: root.map(|root| root as &dyn meta::root::Below),
+            root: root.map(|root| root as &dyn meta::below::Below),
             session: head.session,
             replay,
             inline_max: joined.inline_max,

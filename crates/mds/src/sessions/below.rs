@@ -1,4 +1,4 @@
-//! Roots of sessions: the directory that a nodemap shows to its clients as the file system's root (rules: `meta::root`).
+//! Roots of sessions: the directory that a nodemap shows to its clients as the file system's root (rules: `meta::below`).
 //!
 //! mds-N5: the path becomes a directory when a session attaches. The session keeps that directory if it is renamed. If it is removed, the
 //!     session sees no file any more. A node whose root is no directory is refused. A session whose nodemap gets another root is evicted.
@@ -14,8 +14,8 @@ use std::sync::{Arc, Weak};
 
 use kv::{Engine, Miss};
 use meta::Space;
+use meta::below::Check;
 use meta::records::EntryRecord;
-use meta::root::Check;
 use mgmt::nodemap;
 use parking_lot::{Mutex, RwLock};
 use types::{Fault, Fid, Kind, Seq};
@@ -92,7 +92,7 @@ impl Root {
     }
 }
 
-impl meta::root::Below for Seen<'_> {
+impl meta::below::Below for Seen<'_> {
     fn top(&self) -> Fid {
         self.root.top
     }
@@ -217,7 +217,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use meta::root::Below;
+    use meta::below::Below;
 
     use super::*;
 

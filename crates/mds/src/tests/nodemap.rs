@@ -337,7 +337,8 @@ fn n5_a_session_sees_the_directory_that_its_path_was_when_it_attached() {
         want: Fid(0),
     };
     let other = client("login1");
-    let theirs = attach(&rig, &other, 9).unwrap().session;
+    let holder = crate::sessions::owner::Holder::from_uri("stria://c/client/login1").ok();
+    let theirs = rig.mdt.core.begin_session(&super::owners::attach(8), holder, 0).unwrap().id;
     ask(&rig, &other, &rename(TOP, "in", TOP, "moved"), theirs).unwrap();
     ask(&rig, &other, &rename(TOP, "out", TOP, "in"), theirs).unwrap();
     assert_eq!((get(file), get(secret)), (Ok(file), Err(Code::Stale)), "the session keeps its directory");

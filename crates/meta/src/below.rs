@@ -72,7 +72,7 @@ pub fn named(call: u16, body: &[u8]) -> Result<Check, Fault> {
     rows! {
         Rename => |r| all(&[Named::Use(r.parent), Named::Use(r.new_parent)]);
         Link => |r| all(&[Named::Name(r.fid), Named::Use(r.parent)]);
-        // What is held may be given back, wherever the file is.
+        // A lock may be given back, wherever its file is.
         Lock => |r| if r.kind == LockKind::Unlock { Check::Free } else { all(&[Named::Existing(r.fid)]) };
         TestLock => |r| all(&[Named::Existing(r.fid)]);
         WatchDir => |r| all(&[Named::Existing(r.dir)]);
