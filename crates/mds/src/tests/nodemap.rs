@@ -351,6 +351,7 @@ fn n5_a_session_sees_the_directory_that_its_path_was_when_it_attached() {
     assert!(rig.mdt.core.sessions.get(session).is_some(), "the same directory by another path");
     take_map(&rig, 7, vec![]);
     assert!(rig.mdt.core.sessions.get(session).is_none(), "another root ends it");
+    ask(&rig, &other, &Detach { session: theirs }, theirs).unwrap();
     assert_eq!(attach(&rig, &by, 1).unwrap().root, TOP);
 }
 
