@@ -5812,7 +5812,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__nodemap__subcmd__add)
-            opts="-h --priority --role --node --net --address --ban --read-only --squash --squash-to --uid-map --gid-map --mgs --mount --help"
+            opts="-h --priority --role --node --net --address --ban --read-only --squash --squash-to --uid-map --gid-map --root --mgs --mount --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5859,6 +5859,10 @@ _stria() {
                     return 0
                     ;;
                 --gid-map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5998,7 +6002,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__nodemap__subcmd__modify)
-            opts="-h --priority --role --node --net --address --ban --read-only --squash --squash-to --uid-map --gid-map --mgs --mount --help"
+            opts="-h --priority --role --node --net --address --ban --read-only --squash --squash-to --uid-map --gid-map --root --mgs --mount --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6045,6 +6049,10 @@ _stria() {
                     return 0
                     ;;
                 --gid-map)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

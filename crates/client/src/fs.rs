@@ -23,6 +23,7 @@ use crate::session::identity::Identity;
 use crate::session::link::Link;
 use crate::session::losses::Losses;
 use crate::session::request::Answer;
+use crate::session::root::Root;
 use crate::session::section;
 use crate::session::sent::Sent;
 use crate::upkeep::alive;
@@ -88,6 +89,7 @@ impl Fs {
             own_locks: AtomicBool::new(false),
             judges: AtomicBool::new(false),
             knows_groups: AtomicBool::new(false),
+            root: Default::default(),
             retain_bytes_max: settings.retain_bytes_max,
             session: AtomicU64::new(0),
             ticket: Default::default(),
@@ -154,6 +156,11 @@ impl Fs {
     /// The session at the MDT; 0 for observers.
     pub fn session(&self) -> SessionId {
         SessionId(self.id.session.load(Ordering::Acquire))
+    }
+
+    /// The directory that this client sees as its root.
+    pub fn root(&self) -> &Root {
+        &self.id.root
     }
 
     /// The identity of the file system, given when it was made.

@@ -65,6 +65,7 @@ pub(crate) use fs::{wait_for_bell, wait_for_stop};
 pub use plan::spans::Whence;
 pub use session::guarded::{GUARDED_MAX, Guard};
 pub use session::locks::{FileLock, LockAnswer, LockDone};
+pub use session::root::Root;
 pub use session::section::DropPages;
 pub use upkeep::room::WAITERS_MAX;
 pub use verbs::du::Du;

@@ -9,8 +9,8 @@ use types::Fid;
 use types::{Attr, Fault, Kind};
 
 use crate::cred::is_root;
-use crate::door::{Door, fid};
-use crate::reply::{errno, file_attr, time};
+use crate::door::Door;
+use crate::reply::{errno, time};
 
 /// The change that a SETATTR asks for.
 pub struct Wanted {
@@ -59,20 +59,20 @@ impl Wanted {
 impl Door {
     pub(crate) fn set_as_wanted(&self, rq: &Request, ino: INodeNo, wanted: &Wanted, reply: ReplyAttr) {
         let Wanted { set, is_granted, is_nothing } = wanted;
-        let mut done = self.set(rq, fid(ino), set, *is_granted);
+        let mut done = self.set(rq, self.fid(ino), set, *is_granted);
         if *is_nothing && let Ok(attr) = &done {
             // The kernel sends no attributes in two cases: a change of owner that keeps the owner, and the request to clear set-id bits
             // before a write. Both clear set-id bits. If the owner asks, it is a change even if there are none.
             let is_owner = is_root(rq) || rq.uid() == attr.uid;
             if is_owner {
                 let set = SetAttr { kill_privileges: true, ..SetAttr::default() };
-                done = self.set(rq, fid(ino), &set, false);
+                done = self.set(rq, self.fid(ino), &set, false);
             } else if attr.kind != Kind::Dir {
-                done = self.drop_privileges(rq, fid(ino));
+                done = self.drop_privileges(rq, self.fid(ino));
             }
         }
         match self.kept_attributes(ino, done) {
-            Ok(attr) => reply.attr(&Duration::ZERO, &file_attr(&attr)),
+            Ok(attr) => reply.attr(&Duration::ZERO, &self.file_attr(&attr)),
             Err(fault) => reply.error(errno("setattr", &fault)),
         }
     }

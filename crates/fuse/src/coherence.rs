@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Handle, Leave};
-use fusedev::{INodeNo, ReplyAttr, ReplyStatx, ReplyWrite, Request};
+use fusedev::{ReplyAttr, ReplyStatx, ReplyWrite, Request};
 use parking_lot::Mutex;
 use types::{Attr, Buf, Code, Fault, Fid};
 
@@ -77,10 +77,11 @@ impl Door {
 
     /// Asks for the last byte of the answered requests: the kernel returns none beyond the size up to which it reads.
     fn ask_kernel(&self, waiting: Waiting) {
-        let (ino, offset) = (INodeNo(waiting.fid.0), waiting.end - 1);
+        let (ino, offset) = (self.ino(waiting.fid), waiting.end - 1);
         let question = self.questions.last.fetch_add(1, Ordering::Relaxed) + 1;
         self.questions.waiting.lock().insert(question, waiting);
-        let asked = self.forget.0.as_ref().is_some_and(|n| n.retrieve(question, ino, offset, 1).is_ok());
+        let asked =
+            self.forget.notifier.as_ref().is_some_and(|n| n.retrieve(question, ino, offset, 1).is_ok());
         if !asked && let Some(waiting) = self.questions.waiting.lock().remove(&question) {
             self.put_attr(waiting.reply, &waiting.attr, &waiting.leave);
         }
@@ -132,8 +133,8 @@ impl Door {
 
     /// Drops pages of the kernel, which first writes dirty ones. May wait for the kernel.
     fn drop_pages(&self, fid: Fid, offset: i64, len: i64) {
-        let Some(notifier) = &self.forget.0 else { return };
-        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), offset, len) {
+        let Some(notifier) = &self.forget.notifier else { return };
+        if let Err(error) = notifier.inval_inode(self.ino(fid), offset, len) {
             tracing::debug!(%error, "dropping pages of the kernel");
         }
     }

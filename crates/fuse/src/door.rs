@@ -29,7 +29,7 @@ use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::pages::Pages;
 use crate::remount::InForce;
-use crate::reply::{answer_empty, bare_attr, errno, file_attr, file_type, handle, node_kind};
+use crate::reply::{answer_empty, errno, file_type, handle, node_kind};
 use crate::served::Served;
 use crate::session;
 use crate::setid::{SetIdWatch, has_set_id};
@@ -60,10 +60,6 @@ pub struct Door {
     pages: Pages,
     pub(crate) has_locks: bool,
     pub(crate) generation: Generation,
-}
-
-pub(crate) fn fid(ino: INodeNo) -> Fid {
-    Fid(ino.0)
 }
 
 impl Door {
@@ -104,7 +100,7 @@ impl Door {
     /// Records an access; access times are updated unless the mount disables it.
     pub(crate) fn accessed(&self, rq: &Request, ino: INodeNo, known: Option<&Attr>, without: MountFlags) {
         if !self.flags.get().intersects(MountFlags::RDONLY | MountFlags::NOATIME | without) {
-            self.fs.accessed(fid(ino), known, || self.reader(rq));
+            self.fs.accessed(self.fid(ino), known, || self.reader(rq));
         }
     }
 
@@ -159,7 +155,7 @@ impl Filesystem for Served {
     }
 
     fn started(&mut self, notifier: Notifier) {
-        let forget = Forget(Some(notifier));
+        let forget = Forget { notifier: Some(notifier), root: self.door().fs.root().clone() };
         self.own().forget = forget.clone();
         let pages = forget.clone();
         self.own().fs.on_forget(Arc::new(ServedKernel::new(forget)));
@@ -169,7 +165,7 @@ impl Filesystem for Served {
     // Names.
 
     fn lookup(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (parent, name, cred) = (fid(parent), name.as_bytes(), self.reader(rq));
+        let (parent, name, cred) = (self.fid(parent), name.as_bytes(), self.reader(rq));
         let (mut found, mut leave) = self.fs.lookup_leased(parent, name, &cred);
         if found.as_ref().is_ok_and(|attr| self.fs.tell_accessed_of(attr.fid)) {
             (found, leave) = self.fs.lookup_leased(parent, name, &cred);
@@ -190,16 +186,17 @@ impl Filesystem for Served {
         reply: ReplyCreate,
     ) {
         let open = self.open_flags(flags);
-        let made = self.fs.create(fid(parent), name.as_bytes(), masked(mode, umask), open, &self.cred(rq));
+        let made =
+            self.fs.create(self.fid(parent), name.as_bytes(), masked(mode, umask), open, &self.cred(rq));
         let kept =
             |(attr, handle)| self.kept(parent, Ok((attr, handle))).inspect_err(|_| self.fs.release(handle));
-        let at = Some((fid(parent), name.as_bytes()));
+        let at = Some((self.fid(parent), name.as_bytes()));
         self.answer_created("create", at, made.and_then(kept), open, reply);
     }
 
     fn tmpfile(&self, rq: &Request, parent: INodeNo, mode: u32, umask: u32, flags: i32, reply: ReplyCreate) {
         let open = self.open_flags(flags);
-        let made = self.fs.tmpfile(fid(parent), masked(mode, umask), open, &self.cred(rq));
+        let made = self.fs.tmpfile(self.fid(parent), masked(mode, umask), open, &self.cred(rq));
         self.answer_created("tmpfile", None, made, open, reply);
     }
 
@@ -215,42 +212,42 @@ impl Filesystem for Served {
     ) {
         let Some(kind) = node_kind(mode) else { return reply.error(Errno::EINVAL) };
         let made =
-            self.fs.mknod(fid(parent), name.as_bytes(), kind, masked(mode, umask), rdev, &self.cred(rq));
-        self.answer_made("mknod", (fid(parent), name.as_bytes()), self.kept(parent, made), reply);
+            self.fs.mknod(self.fid(parent), name.as_bytes(), kind, masked(mode, umask), rdev, &self.cred(rq));
+        self.answer_made("mknod", (self.fid(parent), name.as_bytes()), self.kept(parent, made), reply);
     }
 
     fn mkdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let made = self.fs.mkdir(fid(parent), name.as_bytes(), masked(mode, umask), &self.cred(rq));
-        self.answer_made("mkdir", (fid(parent), name.as_bytes()), self.kept(parent, made), reply);
+        let made = self.fs.mkdir(self.fid(parent), name.as_bytes(), masked(mode, umask), &self.cred(rq));
+        self.answer_made("mkdir", (self.fid(parent), name.as_bytes()), self.kept(parent, made), reply);
     }
 
     fn symlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let made =
-            self.fs.symlink(fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &self.cred(rq));
-        self.answer_made("symlink", (fid(parent), name.as_bytes()), self.kept(parent, made), reply);
+            self.fs.symlink(self.fid(parent), name.as_bytes(), target.as_os_str().as_bytes(), &self.cred(rq));
+        self.answer_made("symlink", (self.fid(parent), name.as_bytes()), self.kept(parent, made), reply);
     }
 
     fn readlink(&self, rq: &Request, ino: INodeNo, reply: ReplyData) {
         self.accessed(rq, ino, None, MountFlags::empty());
-        match self.fs.readlink(fid(ino)) {
+        match self.fs.readlink(self.fid(ino)) {
             Ok(target) => reply.data(&target),
             Err(fault) => reply.error(errno("readlink", &fault)),
         }
     }
 
     fn link(&self, rq: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let linked = self.fs.link(fid(ino), fid(parent), name.as_bytes(), &self.cred(rq));
+        let linked = self.fs.link(self.fid(ino), self.fid(parent), name.as_bytes(), &self.cred(rq));
         let linked = (name.as_bytes(), self.kept(parent, linked));
         self.answer_entry("link", linked, &Leave::default(), reply);
     }
 
     fn unlink(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let gone = self.fs.unlink(fid(parent), name.as_bytes(), &self.cred(rq));
+        let gone = self.fs.unlink(self.fid(parent), name.as_bytes(), &self.cred(rq));
         answer_empty("unlink", self.kept(parent, gone), reply);
     }
 
     fn rmdir(&self, rq: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let gone = self.fs.rmdir(fid(parent), name.as_bytes(), &self.cred(rq));
+        let gone = self.fs.rmdir(self.fid(parent), name.as_bytes(), &self.cred(rq));
         answer_empty("rmdir", self.kept(parent, gone), reply);
     }
 
@@ -265,15 +262,16 @@ impl Filesystem for Served {
         reply: ReplyEmpty,
     ) {
         let (from, to) = (name.as_bytes(), new_name.as_bytes());
-        let done = self.fs.rename(fid(parent), from, fid(new_parent), to, flags.bits(), &self.cred(rq));
+        let done =
+            self.fs.rename(self.fid(parent), from, self.fid(new_parent), to, flags.bits(), &self.cred(rq));
         answer_empty("rename", self.kept(parent, done), reply);
     }
 
     // Attributes.
 
     fn getattr(&self, rq: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        self.fs.tell_accessed_of(fid(ino));
-        match self.fs.getattr_leased(fid(ino)) {
+        self.fs.tell_accessed_of(self.fid(ino));
+        match self.fs.getattr_leased(self.fid(ino)) {
             (Ok(attr), leave) => self.answer_attr(rq.pid(), attr, leave, AttrReply::Attr(reply)),
             (Err(fault), _) => reply.error(errno("getattr", &fault)),
         }
@@ -288,8 +286,8 @@ impl Filesystem for Served {
         _mask: u32,
         reply: ReplyStatx,
     ) {
-        self.fs.tell_accessed_of(fid(ino));
-        match self.fs.getattr_leased(fid(ino)) {
+        self.fs.tell_accessed_of(self.fid(ino));
+        match self.fs.getattr_leased(self.fid(ino)) {
             (Ok(attr), leave) => self.answer_attr(rq.pid(), attr, leave, AttrReply::Statx(reply)),
             (Err(fault), _) => reply.error(errno("statx", &fault)),
         }
@@ -316,10 +314,10 @@ impl Filesystem for Served {
         let wanted = Wanted::new(mode, (uid, gid), size, (atime, mtime), fh.is_some());
         let set = &wanted.set;
         // Dirty pages would set mtime again when they are written. (With a size, the kernel writes none meanwhile and drops some.)
-        if set.mtime.is_some() && set.size.is_none() && self.in_use.may_be_mapped(fid(ino)) {
+        if set.mtime.is_some() && set.size.is_none() && self.in_use.may_be_mapped(self.fid(ino)) {
             let (door, rq) = (self.door().clone(), rq.clone());
             return self.aside.run(Box::new(move || {
-                door.write_mapped_pages(fid(ino));
+                door.write_mapped_pages(door.fid(ino));
                 door.set_as_wanted(&rq, ino, &wanted, reply);
             }));
         }
@@ -343,10 +341,10 @@ impl Filesystem for Served {
 
     fn open(&self, rq: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let open = self.open_flags(flags.0);
-        let opened = self.fs.open_as(fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
+        let opened = self.fs.open_as(self.fid(ino), open, &self.reader(rq)).and_then(|(handle, attr)| {
             // O_TRUNC changes the content, so set-id bits must be cleared, as by truncate.
             let drops = open.truncate && !is_root(rq) && has_set_id(attr.mode);
-            let dropped = if drops { self.drop_privileges(rq, fid(ino)).map(|_| ()) } else { Ok(()) };
+            let dropped = if drops { self.drop_privileges(rq, self.fid(ino)).map(|_| ()) } else { Ok(()) };
             let cut =
                 dropped.and_then(|()| if open.truncate { self.kept_attributes(ino, Ok(())) } else { Ok(()) });
             if let Err(fault) = cut {
@@ -360,13 +358,13 @@ impl Filesystem for Served {
         });
         match opened {
             Ok(handle) => {
-                let flags = self.fopen_flags(fid(ino), handle, open.write);
-                self.note_opened(fid(ino), handle, open, flags);
+                let flags = self.fopen_flags(self.fid(ino), handle, open.write);
+                self.note_opened(self.fid(ino), handle, open, flags);
                 // fuse-P2: noted first, so that pages that are read from here on come under the exclusive lease.
                 if may_map(open)
-                    && let Err(fault) = self.fs.own_pages(fid(ino))
+                    && let Err(fault) = self.fs.own_pages(self.fid(ino))
                 {
-                    self.in_use.released(fid(ino), handle.0, true);
+                    self.in_use.released(self.fid(ino), handle.0, true);
                     self.fs.release(handle);
                     return reply.error(errno("open", &fault));
                 }
@@ -389,7 +387,7 @@ impl Filesystem for Served {
     ) {
         // The kernel names an owner if it keeps no pages of what it reads.
         let is_for_pages = owner.is_none();
-        let (ino, fh, size) = (fid(ino), handle(fh), size as usize);
+        let (ino, fh, size) = (self.fid(ino), handle(fh), size as usize);
         let read = |buf: &mut Buf| match is_for_pages {
             true => self.read_pages(ino, fh, (offset, size), buf),
             false => self.fs.read(fh, offset, size, buf),
@@ -414,7 +412,7 @@ impl Filesystem for Served {
     ) {
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let (ino, handle) = (fid(ino), handle(fh));
+        let (ino, handle) = (self.fid(ino), handle(fh));
         let is_direct = self.is_direct(ino, fh.0, flags.0);
         let place = match flags.0 & O_APPEND != 0 {
             // Pages of a shared mapping carry their offset, whatever handle the kernel sends them by.
@@ -464,7 +462,7 @@ impl Filesystem for Served {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.in_use.released(fid(ino), fh.0, may_have_mapped(flags));
+        self.in_use.released(self.fid(ino), fh.0, may_have_mapped(flags));
         self.set_id.forget(fh.0);
         self.fs.release_owned(handle(fh), flock.map(|owner| owner.0));
         reply.ok();
@@ -527,10 +525,10 @@ impl Filesystem for Served {
         mut reply: ReplyDirectory,
     ) {
         let add = |item: &DirItem| {
-            reply.add(INodeNo(item.fid.0), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
+            reply.add(self.ino(item.fid), item.cookie, file_type(item.kind), OsStr::from_bytes(&item.name))
         };
         self.begins_listing(rq, ino, cookie, flags);
-        match self.list((rq, &self.reader(rq)), fid(ino), cookie, add) {
+        match self.list((rq, &self.reader(rq)), self.fid(ino), cookie, add) {
             Ok(()) => reply.ok(),
             Err(fault) => reply.error(errno("readdir", &fault)),
         }
@@ -546,12 +544,12 @@ impl Filesystem for Served {
         mut reply: ReplyDirectoryPlus,
     ) {
         self.begins_listing(rq, ino, cookie, flags);
-        let items = match self.list_plus((rq, &self.reader(rq)), fid(ino), cookie) {
+        let items = match self.list_plus((rq, &self.reader(rq)), self.fid(ino), cookie) {
             Ok(items) => items,
             Err(fault) => return reply.error(errno("readdirplus", &fault)),
         };
         // Taken once all servers have answered: notices wait for it.
-        let replying = self.fs.reply(fid(ino));
+        let replying = self.fs.reply(self.fid(ino));
         let add = |item: &DirItem| {
             let TimeOuts { name, attr } =
                 replying.time_outs(&item.leave, Some((&item.name, item.kind == Kind::Dir)));
@@ -559,10 +557,10 @@ impl Filesystem for Served {
             let (name, generation) = (OsStr::from_bytes(&item.name), self.generation(item.fid));
             match &item.attr {
                 Some(attr) => {
-                    reply.add(INodeNo(item.fid.0), item.cookie, name, &ttl, &file_attr(attr), generation)
+                    reply.add(self.ino(item.fid), item.cookie, name, &ttl, &self.file_attr(attr), generation)
                 }
                 // Inode number 0 means "no attributes here"; the entry still shows its number and kind.
-                None => reply.add(INodeNo(0), item.cookie, name, &ttl, &bare_attr(item), generation),
+                None => reply.add(INodeNo(0), item.cookie, name, &ttl, &self.bare_attr(item), generation),
             }
         };
         _ = items.iter().any(add);
@@ -570,7 +568,7 @@ impl Filesystem for Served {
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _fh: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        answer_empty("fsyncdir", self.fs.fsync_dir(fid(ino)), reply);
+        answer_empty("fsyncdir", self.fs.fsync_dir(self.fid(ino)), reply);
     }
 
     // Extended attributes.
@@ -582,7 +580,7 @@ impl Filesystem for Served {
         }
         self.answer_xattr(
             "getxattr",
-            self.fs.getxattr_as(fid(ino), name.as_bytes(), &self.reader(rq)),
+            self.fs.getxattr_as(self.fid(ino), name.as_bytes(), &self.reader(rq)),
             size,
             reply,
         );
@@ -598,19 +596,19 @@ impl Filesystem for Served {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let done = self.fs.setxattr(fid(ino), name.as_bytes(), value, flags as u32, &self.cred(rq));
+        let done = self.fs.setxattr(self.fid(ino), name.as_bytes(), value, flags as u32, &self.cred(rq));
         answer_empty("setxattr", self.kept_attributes(ino, done), reply);
     }
 
     fn listxattr(&self, rq: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let joined = self.fs.listxattr_as(fid(ino), &lister(rq)).map(|names| {
+        let joined = self.fs.listxattr_as(self.fid(ino), &lister(rq)).map(|names| {
             names.iter().flat_map(|name| name.iter().copied().chain(std::iter::once(0))).collect()
         });
         self.answer_xattr("listxattr", joined, size, reply);
     }
 
     fn removexattr(&self, rq: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.fs.removexattr(fid(ino), name.as_bytes(), &self.cred(rq));
+        let done = self.fs.removexattr(self.fid(ino), name.as_bytes(), &self.cred(rq));
         answer_empty("removexattr", self.kept_attributes(ino, done), reply);
     }
 
@@ -626,10 +624,10 @@ impl Filesystem for Served {
         reply: ReplyIoctl,
     ) {
         let done = match asked(cmd, in_data) {
-            Asked::Get(form) => self.fs.flags(fid(ino)).map(|flags| form.answer(flags)),
-            Asked::Set(flags) => self.fs.set_flags(fid(ino), flags, &self.cred(rq)).map(|()| {
+            Asked::Get(form) => self.fs.flags(self.fid(ino)).map(|flags| form.answer(flags)),
+            Asked::Set(flags) => self.fs.set_flags(self.fid(ino), flags, &self.cred(rq)).map(|()| {
                 // The call changes ctime, and its reply cannot carry attributes.
-                self.forget.attributes(fid(ino));
+                self.forget.attributes(self.fid(ino));
                 Vec::new()
             }),
             Asked::Unsupported => return reply.error(Errno::EOPNOTSUPP),
@@ -651,7 +649,7 @@ impl Filesystem for Served {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        match self.allocate((rq, fid(ino)), handle(fh), offset, length, mode, errno) {
+        match self.allocate((rq, self.fid(ino)), handle(fh), offset, length, mode, errno) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
         }
@@ -681,7 +679,7 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         let (from, to) = ((handle(fh_in), offset_in), (handle(fh_out), offset_out));
-        match self.copy((rq, fid(ino_out)), from, to, len, errno) {
+        match self.copy((rq, self.fid(ino_out)), from, to, len, errno) {
             Ok(copied) => reply.written(copied),
             Err(errno) => reply.error(errno),
         }

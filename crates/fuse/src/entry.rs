@@ -6,7 +6,7 @@ use types::{Attr, Code, Fault, Fid, Kind};
 
 use crate::coherence::AttrReply;
 use crate::door::Door;
-use crate::reply::{errno, file_attr};
+use crate::reply::errno;
 
 impl Door {
     /// Replies with attributes that the kernel may cache as `leave` allows.
@@ -14,8 +14,8 @@ impl Door {
         let replying = self.fs.reply(leave.dir());
         let ttl = replying.time_outs(leave, None).attr;
         match reply {
-            AttrReply::Attr(reply) => reply.attr(&ttl, &file_attr(attr)),
-            AttrReply::Statx(reply) => reply.statx(&ttl, &file_attr(attr), &StatxAttr::default()),
+            AttrReply::Attr(reply) => reply.attr(&ttl, &self.file_attr(attr)),
+            AttrReply::Statx(reply) => reply.statx(&ttl, &self.file_attr(attr), &StatxAttr::default()),
         }
     }
     pub(crate) fn answer_entry(
@@ -31,7 +31,7 @@ impl Door {
         match result {
             Ok(attr) => {
                 self.set_id.on_mode(attr.mode);
-                reply.entry_with_ttls(&attr_ttl, &name, &file_attr(&attr), self.generation(attr.fid))
+                reply.entry_with_ttls(&attr_ttl, &name, &self.file_attr(&attr), self.generation(attr.fid))
             }
             Err(fault) if fault.code == Code::NotFound && !name.is_zero() => reply.absent(&name),
             Err(fault) => reply.error(errno(verb, &fault)),
@@ -68,7 +68,14 @@ impl Door {
                 let flags = self.fopen_flags(attr.fid, handle, open.write);
                 self.note_opened(attr.fid, handle, open, flags);
                 let generation = self.generation(attr.fid);
-                reply.created(&attr_ttl, &name, &file_attr(&attr), generation, FileHandle(handle.0), flags)
+                reply.created(
+                    &attr_ttl,
+                    &name,
+                    &self.file_attr(&attr),
+                    generation,
+                    FileHandle(handle.0),
+                    flags,
+                )
             }
             Err(fault) => reply.error(errno(verb, &fault)),
         }

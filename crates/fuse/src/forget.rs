@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use client::Kernel;
+use client::{Kernel, Root};
 use fusedev::{INodeNo, Notifier};
 use types::Fid;
 
@@ -21,24 +21,31 @@ use crate::aside::Aside;
 
 /// Sends the notices. Before the mount is served the kernel caches nothing, so no notice is needed.
 #[derive(Clone, Default)]
-pub struct Forget(pub Option<Notifier>);
+pub struct Forget {
+    pub notifier: Option<Notifier>,
+    pub root: Root,
+}
 
 impl Forget {
+    fn ino(&self, fid: Fid) -> INodeNo {
+        INodeNo(self.root.ino(fid))
+    }
+
     /// Drops the pages of a range of bytes; the kernel first writes dirty ones. It may wait for answers to requests for pages, so no thread that serves
     /// requests calls it (fuse-I2).
     pub fn pages(&self, fid: Fid, range: &Range<u64>) {
-        let Some(notifier) = &self.0 else { return };
+        let Some(notifier) = &self.notifier else { return };
         // A length of 0 means all that follows.
         let len = i64::try_from(range.end).map_or(0, |end| end.saturating_sub(range.start as i64));
-        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), range.start as i64, len) {
+        if let Err(error) = notifier.inval_inode(self.ino(fid), range.start as i64, len) {
             tracing::debug!(%error, "dropping pages of the kernel");
         }
     }
 
     /// Drops a name. It waits for the lock of its directory.
     fn name(&self, dir: Fid, name: &[u8]) {
-        let Some(notifier) = &self.0 else { return };
-        if let Err(error) = notifier.inval_entry(INodeNo(dir.0), OsStr::from_bytes(name)) {
+        let Some(notifier) = &self.notifier else { return };
+        if let Err(error) = notifier.inval_entry(self.ino(dir), OsStr::from_bytes(name)) {
             tracing::debug!(%error, "dropping a name of the kernel");
         }
     }
@@ -47,9 +54,9 @@ impl Forget {
     /// soon as its call returns. The request keeps the file in use, so this notice does not wait for the file's end (fuse-I2). A notice
     /// of the MDT that other clients change the file calls it too, and may wait for that end.
     pub fn attributes(&self, fid: Fid) {
-        let Some(notifier) = &self.0 else { return };
+        let Some(notifier) = &self.notifier else { return };
         // The kernel may not know the inode, and then has nothing to forget: the error can be ignored.
-        if let Err(error) = notifier.inval_inode(INodeNo(fid.0), -1, 0) {
+        if let Err(error) = notifier.inval_inode(self.ino(fid), -1, 0) {
             tracing::debug!(%error, "a notice to the kernel");
         }
     }

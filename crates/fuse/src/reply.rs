@@ -26,10 +26,10 @@ pub fn file_type(kind: Kind) -> FileType {
 }
 
 /// The attributes of a listing entry that has none: its number and kind.
-pub fn bare_attr(item: &DirItem) -> FileAttr {
+pub fn bare_attr(ino: INodeNo, item: &DirItem) -> FileAttr {
     let epoch = SystemTime::UNIX_EPOCH;
     FileAttr {
-        ino: INodeNo(item.fid.0),
+        ino,
         size: 0,
         blocks: 0,
         atime: epoch,
@@ -59,9 +59,9 @@ pub fn node_kind(mode: u32) -> Option<Kind> {
     }
 }
 
-pub fn file_attr(attr: &Attr) -> FileAttr {
+pub fn file_attr(ino: INodeNo, attr: &Attr) -> FileAttr {
     FileAttr {
-        ino: INodeNo(attr.fid.0),
+        ino,
         size: attr.size,
         blocks: attr.blocks,
         atime: attr.atime.into(),

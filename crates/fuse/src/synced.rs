@@ -3,7 +3,7 @@
 use client::Handle;
 use fusedev::INodeNo;
 use rustix::mount::MountFlags;
-use types::{Fault, Fid};
+use types::Fault;
 
 use crate::door::Door;
 
@@ -19,7 +19,7 @@ impl Door {
     pub fn kept<T>(&self, dir: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
         let changed = changed?;
         if self.flags.get().intersects(MountFlags::SYNCHRONOUS | MountFlags::DIRSYNC) {
-            self.fs().fsync_dir(Fid(dir.0))?;
+            self.fs().fsync_dir(self.fid(dir))?;
         }
         Ok(changed)
     }
@@ -28,7 +28,7 @@ impl Door {
     pub fn kept_attributes<T>(&self, ino: INodeNo, changed: Result<T, Fault>) -> Result<T, Fault> {
         let changed = changed?;
         if self.is_sync() {
-            self.fs().fsync_meta(Fid(ino.0))?;
+            self.fs().fsync_meta(self.fid(ino))?;
         }
         Ok(changed)
     }

@@ -46,6 +46,7 @@ pub fn sample(version: u64) -> ClusterMap {
             squash_gid: 65_533,
             uids: vec![IdRange { from: 1000, to: 5000, count: 10 }],
             gids: vec![IdRange { from: 100, to: 600, count: 1 }],
+            root: "/a".into(),
         }],
     }
 }

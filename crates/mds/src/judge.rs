@@ -13,6 +13,7 @@ use types::Cred;
 use wire::map::Nodemap;
 
 use crate::Core;
+use crate::sessions::nodemap::Terms;
 
 /// Validity of looked-up groups. A user gains or loses a group with at most this delay.
 const GROUPS_TTL_MS: u64 = 10_000;
@@ -77,11 +78,11 @@ impl Core {
     pub fn judged(
         &self,
         user: Option<&Cred>,
-        nodemap: Option<&Nodemap>,
+        terms: Option<&Terms>,
         call: u16,
         body: &[u8],
     ) -> Option<Judged> {
-        let nodemap = nodemap.filter(|nodemap| changes_ids(nodemap));
+        let nodemap = terms.map(|terms| &**terms).filter(|nodemap| changes_ids(nodemap));
         if user.is_none() && nodemap.is_none() && !self.judges() {
             return None;
         }

@@ -58,7 +58,7 @@ pub use upkeep::backup;
 use executor::{execute, room};
 use joined::Joined;
 use records::{kept, look};
-use sessions::{Sessions, grace, leases, locks, makers, shared};
+use sessions::{Sessions, below, grace, leases, locks, makers, shared};
 use start::workers::Workers;
 use upkeep::{check, purge};
 
@@ -87,6 +87,7 @@ pub(crate) struct Core {
     sharers: shared::Sharers,
     leases: Arc<leases::Leases>,
     makers: makers::Makers,
+    roots: below::Roots,
     /// One attach, detach or eviction at a time.
     ending: Mutex<()>,
     /// Held during a checkpoint; has the copies of the last one.

@@ -2,6 +2,7 @@
 //! they show the executor's promises for any rules.
 
 use lease::Touch;
+use meta::below::{Below, Check};
 use meta::ids::Ids;
 use meta::{Ctx, Txn, View};
 use types::{Buf, Cred, Fault, Fid, Generation, Key, Layout, SessionId, Time};
@@ -42,6 +43,25 @@ pub trait Rules: Send + Sync {
     }
     /// The reply to `body` with mapped ids; `None`: it has none.
     fn reply_ids(&self, _: u16, _body: &[u8], _reply: &[u8], _: &Ids<'_>) -> Result<Option<Vec<u8>>, Fault> {
+        Ok(None)
+    }
+    /// How a call is checked against its session's root.
+    fn root_check(&self, _call: u16, _body: &[u8]) -> Result<Check, Fault> {
+        Ok(Check::Free)
+    }
+    /// Refuses a call that names a file outside of its session's root.
+    fn check_root(&self, _: &Ctx<'_>, _: &dyn View, _call: u16, _body: &[u8]) -> Result<(), Fault> {
+        Ok(())
+    }
+    /// True if the file exists and the session may use it.
+    fn may_hold(&self, _: &Ctx<'_>, _: &dyn View, _: Fid) -> Result<bool, Fault> {
+        Ok(true)
+    }
+    fn is_dir_below(&self, _: &dyn View, _: &dyn Below, _: Fid) -> bool {
+        false
+    }
+    /// The directory of a path, name by name.
+    fn dir_of_path(&self, _: &dyn View, _: &mut dyn Iterator<Item = &str>) -> Result<Option<Fid>, Fault> {
         Ok(None)
     }
     /// Makes a new name space.
@@ -160,6 +180,25 @@ impl Rules for MetaRules {
         ids: &Ids<'_>,
     ) -> Result<Option<Vec<u8>>, Fault> {
         meta::ids::reply_ids(call, body, reply, ids)
+    }
+    fn root_check(&self, call: u16, body: &[u8]) -> Result<Check, Fault> {
+        meta::below::named(call, body)
+    }
+    fn check_root(&self, ctx: &Ctx<'_>, view: &dyn View, call: u16, body: &[u8]) -> Result<(), Fault> {
+        meta::below::check(ctx, view, call, body)
+    }
+    fn may_hold(&self, ctx: &Ctx<'_>, view: &dyn View, fid: Fid) -> Result<bool, Fault> {
+        ctx.may_hold(view, fid)
+    }
+    fn is_dir_below(&self, view: &dyn View, root: &dyn Below, dir: Fid) -> bool {
+        meta::below::is_dir_below(root, view, dir)
+    }
+    fn dir_of_path(
+        &self,
+        view: &dyn View,
+        names: &mut dyn Iterator<Item = &str>,
+    ) -> Result<Option<Fid>, Fault> {
+        meta::below::dir_of_path(view, names)
     }
     fn format(&self, txn: &mut dyn Txn, now: Time) {
         meta::format(txn, now)

@@ -11,10 +11,13 @@ use crate::{Ctx, Txn, access};
 
 const DAY_SECONDS: i64 = 24 * 60 * 60;
 
-pub fn accessed(_: &Ctx<'_>, txn: &mut dyn Txn, req: Accessed) -> Result<Empty, Fault> {
+pub fn accessed(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Accessed) -> Result<Empty, Fault> {
     for read in &req.reads {
         // The inode may be gone by now, and its times with it.
         let Ok(mut inode) = load_inode(txn, read.fid) else { continue };
+        if !ctx.may_use(txn, read.fid)? {
+            continue;
+        }
         if is_due(&inode, read) && access::allows(&inode, &req.cred, access::READ) {
             assert!(inode.attr.atime < read.atime, "an access time only rises here");
             inode.attr.atime = read.atime;

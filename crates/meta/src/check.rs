@@ -281,7 +281,7 @@ pub fn path(view: &dyn View, finding: &Finding) -> Vec<u8> {
         match (first, fid) {
             (None, Fid::ROOT) => Some(b"/".to_vec()),
             (None, _) => None,
-            (first, _) => path_of::path_by(view, fid, first).ok(),
+            (first, _) => path_of::path_by(view, Fid::ROOT, fid, first).ok(),
         }
     };
     if let Some(end) = finding.lost_before() {

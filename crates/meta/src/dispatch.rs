@@ -13,9 +13,9 @@ use wire::{Request, Wire};
 use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
-    accessed, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of, readdir,
-    readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tail, tmpfile, truncate, unlink,
-    xattr,
+    accessed, below, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of,
+    readdir, readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tail, tmpfile, truncate,
+    unlink, xattr,
 };
 
 /// Usual size of a reply in bytes: an inode and a few more fields.
@@ -59,6 +59,7 @@ pub fn mutate(
     body: &[u8],
     bulk: &[u8],
 ) -> Result<Vec<u8>, Fault> {
+    below::check(ctx, txn, call, body)?;
     match call {
         SetAttr::CALL => answer_as(ctx, body, |r| setattr::setattr(ctx, txn, r)),
         Create::CALL => answer_as(ctx, body, |r| create::create(ctx, txn, r)),
@@ -99,6 +100,7 @@ pub fn read(
     reply: &mut Vec<u8>,
     out: &mut Buf,
 ) -> Result<(), Fault> {
+    below::check(ctx, view, call, body)?;
     match call {
         Lookup::CALL => {
             let LookupRef { parent, name, mut cred } =

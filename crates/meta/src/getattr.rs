@@ -22,6 +22,7 @@ pub fn getattrs(ctx: &Ctx<'_>, view: &dyn View, req: GetAttrs) -> Result<GetAttr
     let (mut inodes, mut bytes) = (Vec::with_capacity(req.fids.len()), 0);
     for fid in req.fids {
         let inode = match getattr(ctx, view, GetAttr { fid }) {
+            Ok(_) if !ctx.may_use(view, fid)? => None,
             Ok(inode) => Some(inode),
             Err(fault) if fault.code == Code::Stale => None,
             Err(fault) => return Err(fault),

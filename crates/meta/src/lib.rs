@@ -9,6 +9,7 @@
 pub mod access;
 pub mod accessed;
 pub mod acl;
+pub mod below;
 pub mod check;
 pub mod counts;
 pub mod create;
@@ -46,6 +47,7 @@ pub mod records;
 pub mod rename;
 pub mod restored;
 pub mod rmdir;
+
 pub mod scan;
 pub mod set_acl;
 pub mod setattr;
@@ -135,4 +137,6 @@ pub struct Ctx<'a> {
     pub space: Space,
     /// `None`: the client's kernel checks rights, and the rules trust the claimed `Cred`s.
     pub judge: Option<Judge<'a>>,
+    /// `None`: the session sees the whole file system.
+    pub root: Option<&'a dyn below::Below>,
 }

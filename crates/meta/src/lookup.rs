@@ -26,11 +26,11 @@ pub fn lookup(ctx: &Ctx<'_>, view: &dyn View, parent: Fid, name: &[u8], cred: &C
     }
 }
 
-/// The parent of `dir`; the root is its own parent.
+/// The parent of `dir`; the session's root is its own parent.
 fn parent_of(ctx: &Ctx<'_>, view: &dyn View, dir: Fid, cred: &Cred) -> Result<Inode, Fault> {
     let below = load_dir(view, dir)?;
     access::need_search(&below, cred)?;
-    if dir == Fid::ROOT {
+    if dir == ctx.top() {
         return Ok(below.shown(ctx, For::Looking));
     }
     let Some(hint) = below.parents.first() else {

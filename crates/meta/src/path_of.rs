@@ -9,34 +9,37 @@ use crate::records::{EntryRecord, InodeRecord, Parent};
 use crate::{Ctx, View, keys};
 
 /// Deepest path. PATH_MAX allows 2,048 names of one letter; twice that ends a loop, which only damage can make.
-const DEPTH_MAX: usize = 4096;
+pub(crate) const DEPTH_MAX: usize = 4096;
 /// Most bytes of all paths in a reply. The first path is included whatever its length.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
 /// The path of the first hint.
 pub fn path_of(ctx: &Ctx<'_>, view: &dyn View, req: PathOf) -> Result<PathOfReply, Fault> {
     ctx.need_root()?;
-    let inode = load_inode(view, req.fid)?;
-    let first = inode.parents.first().copied();
-    if first.is_none() && req.fid != Fid::ROOT {
-        return Err(without_hints(req.fid, &inode));
+    let (top, fid) = (ctx.top(), ctx.or_top(req.fid));
+    let inode = load_inode(view, fid)?;
+    let first = ctx.hints(view, &inode)?.first().copied();
+    if first.is_none() && fid != top {
+        return Err(without_hints(fid, &inode));
     }
-    Ok(PathOfReply { path: Bytes(path_by(view, req.fid, first)?) })
+    Ok(PathOfReply { path: Bytes(path_by(view, top, fid, first)?) })
 }
 
 /// One path per hint, in the order of the hints.
 pub fn paths_of(ctx: &Ctx<'_>, view: &dyn View, req: PathsOf) -> Result<PathsOfReply, Fault> {
     ctx.need_root()?;
-    let inode = load_inode(view, req.fid)?;
-    if req.fid == Fid::ROOT {
+    let (top, fid) = (ctx.top(), ctx.or_top(req.fid));
+    let inode = load_inode(view, fid)?;
+    if fid == top {
         return Ok(PathsOfReply { names: 1, paths: vec![Bytes::from(&b"/"[..])] });
     }
-    if inode.parents.is_empty() {
-        return Err(without_hints(req.fid, &inode));
+    let hints = ctx.hints(view, &inode)?;
+    if hints.is_empty() {
+        return Err(without_hints(fid, &inode));
     }
     let (mut paths, mut bytes) = (Vec::new(), 0);
-    for parent in &inode.parents {
-        let path = path_by(view, req.fid, Some(*parent))?;
+    for parent in &hints {
+        let path = path_by(view, top, fid, Some(*parent))?;
         bytes += path.len();
         if bytes > ANSWER_BYTES_MAX && !paths.is_empty() {
             break;
@@ -44,15 +47,20 @@ pub fn paths_of(ctx: &Ctx<'_>, view: &dyn View, req: PathsOf) -> Result<PathsOfR
         paths.push(Bytes(path));
     }
     // A directory has one name, whatever its link count.
-    let names = if inode.attr.kind == Kind::Dir { 1 } else { inode.attr.nlink };
+    let names = match inode.attr.kind {
+        Kind::Dir => 1,
+        // Names outside of the session's root are not counted.
+        _ if ctx.root.is_some() => hints.len() as u32,
+        _ => inode.attr.nlink,
+    };
     Ok(PathsOfReply { names, paths })
 }
 
-/// The path in which `parent` names `fid`; above that by first hints.
-pub(crate) fn path_by(view: &dyn View, fid: Fid, parent: Option<Parent>) -> Result<Vec<u8>, Fault> {
+/// The path from `top` in which `parent` names `fid`; above that by first hints.
+pub(crate) fn path_by(view: &dyn View, top: Fid, fid: Fid, parent: Option<Parent>) -> Result<Vec<u8>, Fault> {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let (mut at, mut hint) = (fid, parent);
-    while at != Fid::ROOT {
+    while at != top {
         if names.len() >= DEPTH_MAX {
             return Err(Fault::new(
                 Code::Loop,

@@ -41,6 +41,7 @@ fn call<R: Request>(txn: &mut MemTxn, req: R) -> Result<R::Reply, Code> {
         sharing: None,
         space: Space::AMPLE,
         judge: None,
+        root: None,
     };
     let body = req.to_bytes();
     let answer = match R::MUTATES {
@@ -340,6 +341,7 @@ fn growth_truncate_and_settle_follow_the_rules() {
         sharing: None,
         space: Space::AMPLE,
         judge: None,
+        root: None,
     };
     let bytes = [5u8; 100];
     let write = |offset, bytes: &[u8]| WriteInline {
@@ -434,6 +436,7 @@ fn default_layouts_go_round_all_osts() {
         sharing: None,
         space: Space::AMPLE,
         judge: None,
+        root: None,
     };
     let mut firsts = BTreeSet::new();
     for fid in 16..20 {
@@ -480,6 +483,7 @@ fn mutated_records_and_bodies_never_panic() {
             sharing: None,
             space: Space::AMPLE,
             judge: None,
+            root: None,
         };
         if n % 50 == 0 {
             let mut overlay = world.txn.clone();

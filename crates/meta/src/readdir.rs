@@ -48,7 +48,10 @@ pub fn readdir(ctx: &Ctx<'_>, view: &dyn View, req: ReadDir) -> Result<ReadDirRe
     assert!(!more || !entries.is_empty(), "a listing goes on");
     match fault {
         Some(fault) => Err(fault),
-        None => Ok(ReadDirReply { parent: dir.parents.first().map_or(req.dir, |p| p.fid), entries, more }),
+        None => {
+            let up = dir.parents.first().filter(|_| req.dir != ctx.top());
+            Ok(ReadDirReply { parent: up.map_or(req.dir, |p| p.fid), entries, more })
+        }
     }
 }
 

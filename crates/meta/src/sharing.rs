@@ -15,6 +15,8 @@ pub trait Sharing {
     /// True if several sessions share the file system now.
     fn is_shared(&self) -> bool;
     fn is_alive(&self, session: SessionId) -> bool;
+    /// True if the asking session has the file open, as far as the MDT was told.
+    fn is_open_here(&self, fid: Fid) -> bool;
     /// A session other than the asking one that has the file open.
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId>;
     /// True if another session has it open for writing.

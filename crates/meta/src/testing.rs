@@ -77,6 +77,7 @@ impl World {
             make_cap: &make_cap,
             sharing: None,
             space,
+            root: None,
             judge: who.map(|uid| Judge { cred: cred(uid), is_anybody: false, is_ours: &is_ours }),
         })
     }

@@ -14,6 +14,7 @@
 //! mgmt-R2: a removal leaves no entry that names a removed one. A file system with OSTs keeps its MDT.
 //! mgmt-N1: a node takes the first nodemap that matches it, in the order of priority and then name (`nodemap.rs`).
 //! mgmt-N2: no two ranges of a nodemap have an id in common, on either side.
+//! mgmt-N3: the root of a nodemap is a path of plain names from the file system's root.
 
 mod client_view;
 mod create_fs;

@@ -4,7 +4,7 @@
 
 use core::net::IpAddr;
 
-use types::{Code, Cred, Fault};
+use types::{Code, Cred, Fault, NAME_MAX};
 use wire::map::{ClusterMap, IdRange, Nodemap, Squash};
 use wire::mgmt::ChangeNodemaps;
 
@@ -18,6 +18,8 @@ pub const RANGES_MAX: usize = 64;
 const TEXT_MAX: usize = 63;
 /// The user and group of squashed callers, unless others are given.
 pub const NOBODY: u32 = 65_534;
+/// Longest path of a root, in bytes: 256 nodemaps with such ones fit in a map.
+const ROOT_MAX: usize = 1024;
 const ROLES: [&str; 4] = ["server", "client", "admin", "router"];
 
 /// The other end of a connection.
@@ -163,6 +165,38 @@ pub fn banned(nodemap: &Nodemap) -> Fault {
     Fault::new(Code::Access, why)
 }
 
+/// True if the node sees a directory as its root.
+pub fn has_root(nodemap: &Nodemap) -> bool {
+    !nodemap.root.is_empty()
+}
+
+/// A path without doubled slashes and without one at its end. The file system's root is the empty text.
+pub fn plain_root(path: &str) -> String {
+    let names = path.split('/').filter(|name| !name.is_empty()).map(|name| format!("/{name}"));
+    if path.starts_with('/') { names.collect() } else { path.into() }
+}
+
+/// The names that lead from the file system's root to the nodemap's.
+pub fn root_names(nodemap: &Nodemap) -> impl Iterator<Item = &str> {
+    nodemap.root.split('/').skip(1)
+}
+
+/// The refusal of a node whose root is not there.
+pub fn root_missing(nodemap: &Nodemap) -> Fault {
+    let Nodemap { name, root, .. } = nodemap;
+    let next = "make it from another mount, or name another one with `stria nodemap modify --root`";
+    let why = format!("the root of the nodemap {name} of this node is {root}, which is no directory; {next}");
+    Fault::new(Code::NotFound, why)
+}
+
+/// The refusal of a request about the whole file system by a node below a root.
+pub fn below_root(nodemap: &Nodemap) -> Fault {
+    let Nodemap { name, root, .. } = nodemap;
+    let next = "ask from a node that sees the whole file system";
+    let why = format!("the nodemap {name} shows this node only {root}, and this is about all files; {next}");
+    Fault::new(Code::Access, why)
+}
+
 /// The refusal of a change by a node that may only read.
 pub fn read_only(nodemap: &Nodemap) -> Fault {
     let why = format!("the nodemap {} lets this node only read; `stria nodemap list` shows it", nodemap.name);
@@ -245,10 +279,26 @@ fn check(nodemap: &Nodemap) -> Result<(), Fault> {
     if nodemap.squash_uid == 0 {
         return of("callers are squashed to root; give another user than 0".into());
     }
+    check_root(&nodemap.root).or_else(of)?;
     for ranges in [&nodemap.uids, &nodemap.gids] {
         check_ranges(ranges).or_else(of)?;
     }
     Ok(())
+}
+
+/// mgmt-N3.
+fn check_root(root: &str) -> Result<(), String> {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.len() <= NAME_MAX && name != "." && name != ".." && !name.contains('\0')
+    };
+    match root.split_once('/') {
+        _ if root.len() > ROOT_MAX => Err(format!("its root has more than {ROOT_MAX} bytes")),
+        _ if root.is_empty() => Ok(()),
+        Some(("", names)) if names.split('/').all(is_name) => Ok(()),
+        _ => Err(format!(
+            "{root:?} is no path in the file system; give one as /projects/a, without '.', '..' and '/' at its end"
+        )),
+    }
 }
 
 /// mgmt-N2.

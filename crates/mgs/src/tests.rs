@@ -172,6 +172,7 @@ fn nodemaps_are_changed_by_administrators_and_seen_by_all() {
         squash_gid: 65_534,
         uids: vec![],
         gids: vec![],
+        root: String::new(),
     };
     let add = ChangeNodemaps { remove: vec![], add: vec![lab.clone()] };
     for who in ["client", "server", "router"] {

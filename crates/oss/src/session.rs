@@ -3,7 +3,7 @@
 //! An OST never ends a session by time. The MDT decides which sessions live; capabilities and lease versions keep evicted clients out.
 
 use object::slots::unknown;
-use types::{Code, Fault, SessionId};
+use types::{Code, Fault, Fid, SessionId};
 use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply, SLOTS};
 use wire::{Empty, Wire};
@@ -46,6 +46,7 @@ impl Core {
             knows_groups: false,
             own_locks: false,
             ticket: Mac::default(),
+            root: Fid::ROOT,
         }
         .put(reply);
         Ok(Served::READ)

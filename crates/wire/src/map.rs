@@ -39,6 +39,8 @@ bodies! {
         squash_gid: u32,
         uids: Vec<IdRange>,
         gids: Vec<IdRange>,
+        /// The directory that the node sees as its root, as a path in the file system. Empty: the file system's root.
+        root: String,
     }
     /// Ids `from`, `from + 1`, ... of the client are `to`, `to + 1`, ... of the file system, `count` of them.
     IdRange { from: u32, to: u32, count: u32 }

@@ -60,6 +60,8 @@ bodies! {
         own_locks: bool,
         /// From an MDT: what OSTs ask for when the client attaches there.
         ticket: Mac,
+        /// The directory that the client sees as its root, by its nodemap. OSTs send the file system's root.
+        root: Fid,
     }
     /// Reports that the client is alive, and the mode that it uses.
     KeepAlive { session: SessionId, mode: u32 }

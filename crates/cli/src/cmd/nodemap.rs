@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 /// Space before the first and after it.
 const PRIORITY: u32 = 100;
 
-/// Ban clients, let them only read, squash or map their users: by certificate or address.
+/// Ban clients, let them only read or see one directory, squash or map their users: by certificate or address.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria nodemap add lab --node 'lab*' --read-only --squash root --mgs 10.0.0.5@tcp
@@ -42,7 +42,8 @@ enum Verb {
 #[command(after_help = "\
 Example: stria nodemap add strangers --priority 900 --node '*' --ban --mgs 10.0.0.5@tcp
 Example: stria nodemap modify lab --uid-map 1000:5000:100 --gid-map 100:600:1 --mgs 10.0.0.5@tcp
-A change of users' ids, and a ban, end the sessions of the clients that it concerns: what they have not written back is lost.")]
+Example: stria nodemap add guests --node 'guest*' --root /projects/guests --mgs 10.0.0.5@tcp
+A change of users' ids or of the root, and a ban, end the sessions of the clients that it concerns: what they have not written back is lost.")]
 struct Set {
     /// The nodemap.
     name: String,
@@ -79,6 +80,9 @@ struct Set {
     /// As --uid-map, for groups.
     #[arg(long, value_name = "FROM:TO:COUNT")]
     gid_map: Option<Ranges>,
+    /// The directory that the node sees as its root, as a path in the file system. / ends it.
+    #[arg(long, value_name = "PATH")]
+    root: Option<String>,
     #[command(flatten)]
     at: At,
 }
@@ -240,6 +244,7 @@ struct Line {
     squash_gid: u32,
     uid_map: Vec<Range>,
     gid_map: Vec<Range>,
+    root: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -254,6 +259,7 @@ struct Outcome {
     nodemap: Option<String>,
     ban: bool,
     read_only: bool,
+    root: String,
     uid: u32,
     gid: u32,
 }
@@ -292,6 +298,7 @@ impl Set {
             squash_gid: NOBODY,
             uids: vec![],
             gids: vec![],
+            root: String::new(),
         });
         self.at.meet()?.ask(&ChangeNodemaps { remove: vec![], add: vec![new] })?;
         outln!("added: {}", self.name);
@@ -332,6 +339,9 @@ impl Set {
         if let Some(Ranges(ranges)) = &self.gid_map {
             entry.gids.clone_from(ranges);
         }
+        if let Some(root) = &self.root {
+            entry.root = nodemap::plain_root(root);
+        }
         entry
     }
 }
@@ -366,6 +376,7 @@ impl Line {
             squash_gid: n.squash_gid,
             uid_map: ranges(&n.uids),
             gid_map: ranges(&n.gids),
+            root: some(&n.root),
         }
     }
 
@@ -393,6 +404,7 @@ impl Line {
         if is_mapped && self.squash == "none" {
             parts.push(format!("others are {}:{}", self.squash_uid, self.squash_gid));
         }
+        parts.extend(self.root.iter().map(|root| format!("root {root}")));
         if parts.is_empty() { "nothing".into() } else { parts.join(", ") }
     }
 }
@@ -432,6 +444,7 @@ impl Test {
         let refused = |is_refused| if is_refused { "refused" } else { "allowed" };
         outln!("mounts:  {}", refused(outcome.ban));
         outln!("changes: {}", refused(outcome.ban || outcome.read_only));
+        outln!("root:    {}", outcome.root);
         outln!("caller:  {}:{} is {}:{}", self.uid, self.group(), outcome.uid, outcome.gid);
         Ok(Exit::Done)
     }
@@ -458,6 +471,7 @@ impl Test {
             nodemap: found.map(|found| found.name.clone()),
             ban: found.is_some_and(|found| found.ban),
             read_only: found.is_some_and(|found| found.read_only),
+            root: found.map(|found| found.root.clone()).filter(|r| !r.is_empty()).unwrap_or("/".into()),
             uid: caller.uid,
             gid: caller.gid,
         }
@@ -507,6 +521,7 @@ mod tests {
             squash_gid,
             uids,
             gids,
+            root: String::new(),
         }
     }
 
@@ -521,7 +536,10 @@ mod tests {
         assert_eq!(set("modify lab", one.clone()), one);
         let two = set("modify lab --read-only=false --ban --uid-map 1:2:3,10:20:30", one);
         assert_eq!((two.read_only, two.ban, two.uids.len(), two.squash), (false, true, 2, Squash::Root));
-        assert_eq!(set("modify lab --uid-map none", two).uids, []);
+        assert_eq!(set("modify lab --uid-map none", two.clone()).uids, []);
+        let below = set("modify lab --root /projects//a/", two);
+        assert_eq!(below.root, "/projects/a");
+        assert_eq!(set("modify lab --root /", below).root, "");
     }
 
     #[test]
@@ -552,7 +570,7 @@ mod tests {
         };
         let of = |nodemap: Option<&str>, ban, read_only, uid, gid| {
             let nodemap = nodemap.map(str::to_owned);
-            Outcome { nodemap, ban, read_only, uid, gid }
+            Outcome { nodemap, ban, read_only, root: "/".into(), uid, gid }
         };
         assert_eq!(look("test --cert client/lab7"), of(Some("lab"), false, true, NOBODY, NOBODY));
         assert_eq!(look("test --cert client/lab7 --uid 5"), of(Some("lab"), false, true, 5, 5));

@@ -13,6 +13,7 @@ use crate::session::ear::Ear;
 use crate::session::gone::Gone;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
+use crate::session::root::Root;
 use crate::session::sharing::Sharing;
 use crate::session::unshipped::Unshipped;
 
@@ -30,6 +31,7 @@ pub(crate) struct Identity {
     /// From the MDT's answer to attach: see `AttachReply::judges`, `knows_groups`.
     pub judges: AtomicBool,
     pub knows_groups: AtomicBool,
+    pub root: Root,
     pub retain_bytes_max: usize,
     /// The session that the MDT gave; 0 before, and for observers.
     pub session: AtomicU64,

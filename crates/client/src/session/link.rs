@@ -491,6 +491,7 @@ impl Link {
                 self.id.own_locks.store(reply.own_locks, Ordering::Relaxed);
             }
             self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
+            self.id.root.set(reply.root);
         }
         attached.last = Some((incarnation, fresh));
         {

@@ -13,6 +13,7 @@ pub(crate) mod locks;
 pub(crate) mod losses;
 pub(crate) mod owed;
 pub(crate) mod request;
+pub(crate) mod root;
 pub(crate) mod section;
 pub(crate) mod sent;
 pub(crate) mod sharing;

@@ -19,6 +19,7 @@ use crate::joined::Joined;
 use crate::judge::Judged;
 use crate::records::overlay::Overlay;
 use crate::reply::parse;
+use crate::sessions::below::Seen;
 use crate::sessions::shared::{Doom, Others};
 
 /// Validity of a capability. Nothing renews one before there are leases, and a job may hold a file open for weeks. A truncation or an eviction
@@ -33,13 +34,15 @@ pub struct Around<'a> {
     pub judged: Option<&'a Judged>,
     pub space: Space,
     pub doom: &'a Doom<'a>,
+    /// The session's root.
+    pub root: Option<&'a Seen<'a>>,
 }
 
 impl Core {
     /// Calls `f` with the context that rules see.
     pub fn with_ctx<T>(
         &self,
-        Around { head, joined, judged, space, doom }: Around<'_>,
+        Around { head, joined, judged, space, doom, root }: Around<'_>,
         lease_high: &Cell<u32>,
         run: &mut dyn FnMut(&Ctx<'_>) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
@@ -58,6 +61,7 @@ impl Core {
             judged.map(|j| Judge { cred: j.cred.clone(), is_anybody: j.is_anybody, is_ours: &is_ours });
         run(&Ctx {
             judge,
+            root: root.map(|root| root as &dyn meta::below::Below),
             session: head.session,
             replay,
             inline_max: joined.inline_max,
@@ -74,12 +78,13 @@ impl Core {
     /// Runs the rule of a request. The caller is the leader.
     pub fn mutate(
         &self,
-        Ask { head, body, bulk, judged, .. }: Ask<'_>,
+        Ask { head, body, bulk, judged, root, .. }: Ask<'_>,
         (joined, space, doom): (&Joined, Space, &Doom<'_>),
         lease_high: &Cell<u32>,
         txn: &mut Overlay<'_>,
     ) -> Result<Vec<u8>, Fault> {
-        let around = Around { head, joined, judged, space, doom };
+        let seen = root.map(|root| root.seen(self.roots.now(), false));
+        let around = Around { head, joined, judged, space, doom, root: seen.as_ref() };
         self.with_ctx(around, lease_high, &mut |ctx| {
             let reply = self.rules.mutate(ctx, txn, head.call, body, bulk)?;
             if ctx.replay || head.call == CreateWith::CALL {

@@ -39,6 +39,7 @@ use crate::records::look::{Trouble, until_loaded};
 use crate::records::overlay::{Layer, Overlay};
 use crate::records::record::{self, Member, Origin};
 use crate::reply::Done;
+use crate::sessions::below::Root;
 use crate::sessions::leases::{Bars, Forgot, Recall};
 use crate::sessions::shared::Doom;
 
@@ -66,6 +67,8 @@ pub struct Ask<'a> {
     pub body: &'a [u8],
     pub bulk: &'a [u8],
     pub judged: Option<&'a Judged>,
+    /// The session's root.
+    pub root: Option<&'a Arc<Root>>,
     /// What other sessions have forgotten for it.
     pub forgot: &'a Forgot,
 }
@@ -76,6 +79,7 @@ pub struct OwnAsk {
     pub body: Vec<u8>,
     pub bulk: Vec<u8>,
     pub judged: Option<Judged>,
+    pub root: Option<Arc<Root>>,
     pub forgot: Forgot,
 }
 
@@ -547,7 +551,7 @@ impl Core {
         let removed: Vec<_> = removed.filter_map(|change| meta::keys::fid_of_inode(&change.key)).collect();
         removed.iter().for_each(|fid| self.makers.gone(*fid));
         self.leases.gone(removed.into_iter());
-        self.kv.apply(last, changes);
+        self.publish(snap, last, changes);
         if noted.records > 0 {
             seat.changelog.add(noted, last, self.volume.flushed_seq());
             if self.changes_are_too_long(seat.changelog.bytes()) {
@@ -666,16 +670,16 @@ fn run(
 
 impl Ask<'_> {
     fn to_own(self) -> OwnAsk {
-        let Ask { head, body, bulk, judged, forgot } = self;
+        let Ask { head, body, bulk, judged, root, forgot } = self;
         let (body, bulk, forgot) = (body.to_vec(), bulk.to_vec(), forgot.clone());
-        OwnAsk { head: *head, body, bulk, judged: judged.cloned(), forgot }
+        OwnAsk { head: *head, body, bulk, judged: judged.cloned(), root: root.cloned(), forgot }
     }
 }
 
 impl OwnAsk {
     fn as_ask(&self) -> Ask<'_> {
-        let OwnAsk { head, body, bulk, judged, forgot } = self;
-        Ask { head, body, bulk, judged: judged.as_ref(), forgot }
+        let OwnAsk { head, body, bulk, judged, root, forgot } = self;
+        Ask { head, body, bulk, judged: judged.as_ref(), root: root.as_ref(), forgot }
     }
 }
 

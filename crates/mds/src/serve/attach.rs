@@ -62,18 +62,19 @@ impl Core {
             ));
         }
         // mds-N1, mds-N2. An observer of a server or administrator acts for the file system.
-        let place = Place::of(answer, &joined.nodemaps);
+        let place = Place::of(self, answer, &joined.nodemaps);
         let is_trusted = answer.sender().is_some_and(|s| matches!(s.role, Role::Server | Role::Admin));
         if !(req.observer && is_trusted) {
-            place.check_ban()?;
+            place.check()?;
         }
-        let changes_ids = place.changes_ids();
+
         if req.observer {
-            return Ok(self.attach_reply(SessionId(0), vec![], Mac::default(), changes_ids));
+            return Ok(self.attach_reply(SessionId(0), vec![], Mac::default(), &place));
         }
         let now_ms = self.clock.boot_ms();
         let session = self.find_or_begin(req, answer)?;
-        session.place.store(Some(Arc::new(place)));
+        let place = Arc::new(place.after(session.place.load().as_deref()));
+        session.place.store(Some(place.clone()));
         session.renew_lease(now_ms);
         session.has_attached.store(true, Ordering::SeqCst);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
@@ -85,7 +86,7 @@ impl Core {
         let slots = self.executor.lead().slots.sequences(session.id);
         let owner = session.holder.as_ref().map_or([0; 16], |holder| holder.owner.0);
         let ticket = object::ticket::make(&joined.secret, session.id, owner);
-        Ok(self.attach_reply(session.id, slots, ticket, changes_ids))
+        Ok(self.attach_reply(session.id, slots, ticket, &place))
     }
 
     fn find_or_begin(&self, req: &Attach, answer: &Answer<'_>) -> Result<Arc<Session>, Fault> {
@@ -207,13 +208,7 @@ impl Core {
         Ok(session)
     }
 
-    fn attach_reply(
-        &self,
-        session: SessionId,
-        slots: Vec<u32>,
-        ticket: Mac,
-        changes_ids: bool,
-    ) -> AttachReply {
+    fn attach_reply(&self, session: SessionId, slots: Vec<u32>, ticket: Mac, place: &Place) -> AttachReply {
         AttachReply {
             session,
             slots,
@@ -221,10 +216,11 @@ impl Core {
             last_seq: self.volume.last_seq(),
             session_ttl_ms: self.session_ttl_ms() as u32,
             mode: self.sharers.mode(),
-            judges: self.judges() || changes_ids,
+            judges: self.judges() || place.changes_ids(),
             knows_groups: self.knows_groups(),
             own_locks: self.locks.are_own_of(session),
             ticket,
+            root: place.top(),
         }
     }
 

@@ -14,7 +14,6 @@ use meta::Space;
 use net::Answer;
 use types::{Buf, Code, Cred, Fault, Seq, SessionId};
 use wire::batch::{ANSWER_BYTES_MAX, BATCH_BYTES_MAX, Batch, OPS_MAX, Op};
-use wire::map::Nodemap;
 use wire::meta::OpenRead;
 use wire::shared::Enter;
 use wire::{Flags, Header, ReplyHead, Request, Wire};
@@ -26,6 +25,7 @@ use crate::joined::Joined;
 use crate::records::look::{SnapView, until_loaded};
 use crate::reply::parse;
 use crate::reply::refuse_observer;
+use crate::sessions::nodemap::Terms;
 use crate::sessions::shared::Doom;
 
 /// Kinds of operations, each carried out differently.
@@ -42,7 +42,7 @@ enum Way {
 struct By<'a> {
     /// The one user that the session may act for.
     user: Option<&'a Cred>,
-    nodemap: Option<&'a Nodemap>,
+    terms: Option<&'a Terms>,
 }
 
 impl Core {
@@ -52,7 +52,7 @@ impl Core {
         body: &[u8],
         mut bulk: &[u8],
         answer: &mut Answer<'_>,
-        nodemap: Option<&Nodemap>,
+        terms: Option<&Terms>,
     ) -> Result<(), Fault> {
         // 1. mds-B1.
         if body.len() > BATCH_BYTES_MAX {
@@ -69,7 +69,7 @@ impl Core {
             // Read once for the whole batch: if the session ended in between, later operations would run with another user's rights.
             user = self.sessions.one_user(head.session)?;
         }
-        let by = By { user: user.as_ref(), nodemap };
+        let by = By { user: user.as_ref(), terms };
         if ways.contains(&Way::Mutate) {
             if head.session == SessionId(0) {
                 return Err(refuse_observer());
@@ -134,21 +134,29 @@ impl Core {
         answers: &mut Answers<'_, '_>,
     ) {
         let (mut asks, mut refused) = (Vec::with_capacity(ops.len()), Vec::with_capacity(ops.len()));
+        let root = by.terms.and_then(|terms| terms.root.as_ref());
         let mut bodies = Vec::with_capacity(ops.len());
         for op in ops.iter_mut() {
             let (own, rest) = bulk.split_at(op.bulk_len as usize);
             bulk = rest;
             let Op { call, slot, sequence, .. } = *op;
             let body = std::mem::take(&mut op.body.0);
-            let may = self.check_may_change(by.nodemap, call, &body);
-            match may.and_then(|()| Ok(self.request_ids(by.nodemap, call, &body)?.into_owned())) {
+            let may = self.check_may_change(by.terms, call, &body);
+            match may.and_then(|()| Ok(self.request_ids(by.terms, call, &body)?.into_owned())) {
                 Err(fault) => refused.push(Some(fault)),
                 Ok(body) => {
                     refused.push(None);
-                    let judged = self.judged(by.user, by.nodemap, call, &body);
+                    let judged = self.judged(by.user, by.terms, call, &body);
                     let head = Header { call, slot, sequence, ..*head };
-                    bodies.push((call, by.nodemap.map(|_| body.clone()).unwrap_or_default()));
-                    asks.push(OwnAsk { head, body, bulk: own.to_vec(), judged, forgot: vec![] });
+                    bodies.push((call, by.terms.map(|_| body.clone()).unwrap_or_default()));
+                    asks.push(OwnAsk {
+                        head,
+                        body,
+                        bulk: own.to_vec(),
+                        judged,
+                        root: root.cloned(),
+                        forgot: vec![],
+                    });
                 }
             }
         }
@@ -172,7 +180,7 @@ impl Core {
                 None => {
                     let (carried, (call, body)) = carried.next().expect("each operation has an outcome");
                     carried.and_then(|Carried { done, .. }| {
-                        let mapped = self.reply_ids(by.nodemap, call, &body, &done.reply)?;
+                        let mapped = self.reply_ids(by.terms, call, &body, &done.reply)?;
                         Ok((done, mapped))
                     })
                 }
@@ -194,14 +202,24 @@ impl Core {
         answers: &mut Answers<'_, '_>,
     ) {
         let (doom, lease_high) = (Doom::new(&self.sharers), Cell::new(0));
+        let root = by.terms.and_then(|terms| terms.root.as_deref());
+        // The number of moves is read before the state.
+        let seen = root.map(|root| root.seen(self.roots.now(), true));
         let (snap, mut reply, mut bulk) = (self.kv.snapshot(), Vec::new(), Buf::new());
         for op in ops {
             if answers.is_full {
                 answers.too_much();
                 continue;
             }
-            let judged = self.judged(by.user, by.nodemap, op.call, &op.body);
-            let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
+            let judged = self.judged(by.user, by.terms, op.call, &op.body);
+            let around = Around {
+                head,
+                joined,
+                judged: judged.as_ref(),
+                space: Space::AMPLE,
+                doom: &doom,
+                root: seen.as_ref(),
+            };
             let said = until_loaded(&self.kv, &mut || {
                 reply.clear();
                 bulk.clear();
@@ -213,7 +231,7 @@ impl Core {
                 view.finish().map(|()| said)
             });
             let said = said.flatten().and_then(|()| {
-                if let Some(mapped) = self.reply_ids(by.nodemap, op.call, &op.body, &reply)? {
+                if let Some(mapped) = self.reply_ids(by.terms, op.call, &op.body, &reply)? {
                     reply = mapped;
                 }
                 Ok(())
@@ -231,7 +249,7 @@ impl Core {
         }
         let (mut bulk, head) = (Buf::new(), Header { call: op.call, ..*head });
         let mut alone = Answer::new(head, &mut bulk);
-        match self.on_read(&head, &op.body, &mut alone, by.nodemap) {
+        match self.on_read(&head, &op.body, &mut alone, by.terms) {
             Ok(()) => answers.whole(&alone.body, alone.bulk),
             Err(fault) => answers.refused(&fault),
         }

@@ -77,15 +77,16 @@ impl Core {
         }
         answer.check_role(head.call)?;
         self.check_owner(head.session, answer)?;
-        let nodemap = self.nodemap_of(head, answer)?;
-        let nodemap = nodemap.as_deref();
+        let terms = self.terms_of(head, answer)?;
+        let terms = terms.as_deref();
+        self.check_root(terms, head, body)?;
         let done = match head.call {
             Attach::CALL => self.on_attach(&parse(body)?, answer).map(plain),
             Listen::CALL => self.on_listen(head.session, &parse(body)?, answer).map(plain),
             KeepAlive::CALL => self.on_keep_alive(&parse(body)?, answer).map(plain),
             Detach::CALL => self.on_detach(head.session, &parse(body)?, answer).map(plain),
             Flush::CALL => return self.on_flush(head, answer),
-            0x0260..=0x026f => self.on_lock_call(head, body),
+            0x0260..=0x026f => self.on_lock_call(head, body, terms),
             Leave::CALL => {
                 self.check_session(head.session)?;
                 self.sharers.leave(head.session, &parse(body)?, &self.sessions)?;
@@ -94,14 +95,15 @@ impl Core {
             Hold::CALL => {
                 // mds-X1: a `Hold` for an earlier incarnation is refused: its client must replay its requests first.
                 self.check_incarnation(head)?;
-                self.on_hold(head.session, &parse(body)?).map(plain)
+                let held = self.held_below(terms, head, parse(body)?)?;
+                self.on_hold(head.session, &held).map(plain)
             }
             Close::CALL => {
                 self.check_incarnation(head)?;
                 self.on_close(head.session, &parse(body)?).map(plain)
             }
             CatchUp::CALL => self.on_catch_up(head.session, &parse(body)?).map(plain),
-            LeaseDir::CALL if tells_all(nodemap) => Ok(plain(makers::NONE)),
+            LeaseDir::CALL if tells_all(terms) => Ok(plain(makers::NONE)),
             LeaseDir::CALL => self.on_lease_dir(head, &parse(body)?).map(plain),
             LeaveDir::CALL => self.on_leave_dir(head.session, &parse(body)?).map(plain),
             WatchDir::CALL => self.on_watch_dir(head, &parse(body)?).map(plain),
@@ -114,17 +116,17 @@ impl Core {
             MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
             MdtLeases::CALL => self.on_leases(&parse(body)?).map(plain),
             EvictSession::CALL => self.on_evict(&parse(body)?).map(plain),
-            Batch::CALL => return self.on_batch(head, body, bulk, answer, nodemap).map(|()| None),
+            Batch::CALL => return self.on_batch(head, body, bulk, answer, terms).map(|()| None),
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
             Counts::CALL if self.rules.counts() => {
                 self.await_makers(head.session, head.call, body)?;
-                self.on_counts(head, body, nodemap)
+                self.on_counts(head, body, terms)
             }
             call => match self.rules.is_mutation(call) {
-                Some(true) => self.on_mutation(head, body, bulk, answer, nodemap),
-                Some(false) => return self.on_read(head, body, answer, nodemap).map(|()| None),
+                Some(true) => self.on_mutation(head, body, bulk, answer, terms),
+                Some(false) => return self.on_read(head, body, answer, terms).map(|()| None),
                 None => {
                     Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))
                 }

@@ -2,7 +2,6 @@
 
 use net::Answer;
 use types::{Fault, SessionId};
-use wire::map::Nodemap;
 use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
 
@@ -10,6 +9,7 @@ use crate::Core;
 use crate::executor::execute::{Ask, Carried};
 use crate::reply::{Done, parse, plain, refuse_observer};
 use crate::sessions::leases::Forgot;
+use crate::sessions::nodemap::Terms;
 
 impl Core {
     pub fn on_mutation(
@@ -18,7 +18,7 @@ impl Core {
         body: &[u8],
         bulk: &[u8],
         answer: &mut Answer<'_>,
-        nodemap: Option<&Nodemap>,
+        terms: Option<&Terms>,
     ) -> Result<Done, Fault> {
         let joined = self.joined()?;
         self.check_incarnation(head)?;
@@ -26,8 +26,8 @@ impl Core {
             return Err(refuse_observer());
         }
         self.check_session(head.session)?;
-        self.check_may_change(nodemap, head.call, body)?;
-        let mapped = self.request_ids(nodemap, head.call, body)?;
+        self.check_may_change(terms, head.call, body)?;
+        let mapped = self.request_ids(terms, head.call, body)?;
         let body = &*mapped;
         // A replay restores changes of its session. The session reports its sections by `Hold`.
         let is_replay = head.flags & Flags::REPLAY != 0;
@@ -50,19 +50,20 @@ impl Core {
         let body = if is_entry { &granted } else { body };
         // Before the executor, since groups may have to be looked up.
         let user = self.sessions.one_user(head.session)?;
-        let judged = self.judged(user.as_ref(), nodemap, head.call, body);
+        let judged = self.judged(user.as_ref(), terms, head.call, body);
+        let root = terms.and_then(|terms| terms.root.as_ref());
         // mds-L1: before the executor, so that a later change of another session meets the grant.
-        let leased = self.lease_of_change(head, body);
+        let leased = self.lease_of_change(head, body, root.map(|root| &**root));
         let forgot = Forgot::new();
         let carried =
-            self.carry_out(Ask { head, body, bulk, judged: judged.as_ref(), forgot: &forgot }, &joined);
+            self.carry_out(Ask { head, body, bulk, judged: judged.as_ref(), root, forgot: &forgot }, &joined);
         if carried.is_err() && is_new {
             let Enter { fid, token, .. } = parse(body)?;
             self.sharers.let_go(head.session, fid, token);
         }
         let Carried { mut done, must_flush, is_repeat } = carried?;
         // The slot keeps the ids of the file system, so that a repeat is mapped once.
-        if let Some(reply) = self.reply_ids(nodemap, head.call, body, &done.reply)? {
+        if let Some(reply) = self.reply_ids(terms, head.call, body, &done.reply)? {
             done.reply = reply.into();
         }
         if !is_repeat {

@@ -1,7 +1,7 @@
 //! Requests that change nothing. They run over the published state and wait for no other request.
 //!
 //! mds-RD1: a request writes only memory of its own thread: its answer, its reader slot of the table, and guards of pointers. Shared memory is
-//!     written only by changes, by the first grant of a lease, and a session's `seen_ms` a few times per second. A session with a nodemap
+//!     written only by changes, by the first grant of a lease, and a session's `seen_ms` a few times per second. A session with a terms
 //!     counts its references.
 
 use std::cell::Cell;
@@ -9,7 +9,6 @@ use std::cell::Cell;
 use meta::Space;
 use net::Answer;
 use types::{Fault, Seq, SessionId};
-use wire::map::Nodemap;
 use wire::meta::{OpenRead, OpenReadReply};
 use wire::{Header, ReplyHead, Request, Wire};
 
@@ -19,6 +18,7 @@ use crate::joined::not_joined;
 use crate::records::look::look;
 use crate::reply::parse;
 use crate::reply::refuse_observer;
+use crate::sessions::nodemap::Terms;
 use crate::sessions::shared::Doom;
 
 impl Core {
@@ -27,7 +27,7 @@ impl Core {
         head: &Header,
         body: &[u8],
         answer: &mut Answer<'_>,
-        nodemap: Option<&Nodemap>,
+        terms: Option<&Terms>,
     ) -> Result<(), Fault> {
         let joined = self.joined.load();
         let joined = joined.as_deref().ok_or_else(not_joined)?;
@@ -43,13 +43,22 @@ impl Core {
         if head.call == OpenRead::CALL && head.session == SessionId(0) {
             return Err(refuse_observer());
         }
+        let root = terms.and_then(|terms| terms.root.as_deref());
+        let seen = root.map(|root| root.seen(self.roots.now(), true));
         self.await_makers(head.session, head.call, body)?;
-        answer.head.flags |= self.lease_of_read(head, body)?;
+        answer.head.flags |= self.lease_of_read(head, body, root)?;
         ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
-        let (judged, doom) = (self.judged(user, nodemap, head.call, body), Doom::new(&self.sharers));
+        let (judged, doom) = (self.judged(user, terms, head.call, body), Doom::new(&self.sharers));
         // A read adds nothing, so free space does not matter. No read rule draws a lease number or marks a file for unlink.
-        let around = Around { head, joined, judged: judged.as_ref(), space: Space::AMPLE, doom: &doom };
+        let around = Around {
+            head,
+            joined,
+            judged: judged.as_ref(),
+            space: Space::AMPLE,
+            doom: &doom,
+            root: seen.as_ref(),
+        };
         let lease_high = Cell::new(0);
         let ask = |answer: &mut Answer<'_>| {
             self.with_ctx(around, &lease_high, &mut |ctx| {
@@ -59,7 +68,7 @@ impl Core {
                     self.rules.read(ctx, view, head.call, body, &mut answer.body, answer.bulk)
                 })?
             })?;
-            if let Some(mapped) = self.reply_ids(nodemap, head.call, body, &answer.body[head_bytes..])? {
+            if let Some(mapped) = self.reply_ids(terms, head.call, body, &answer.body[head_bytes..])? {
                 answer.body.truncate(head_bytes);
                 answer.body.extend(mapped);
             }

@@ -26,6 +26,7 @@ use crate::executor::draft::Draft;
 use crate::executor::execute::Stop;
 use crate::records::look::look;
 use crate::records::overlay::Layer;
+use crate::sessions::below::Root;
 use crate::sessions::{Session, Sessions};
 
 /// Tables, each under a lock of its own.
@@ -345,13 +346,14 @@ impl Leases {
 
 impl Core {
     /// Steps 1 to 4 of a read: what the client may cache of the answer, as flags of the reply.
-    pub fn lease_of_read(&self, head: &Header, body: &[u8]) -> Result<u16, Fault> {
+    pub fn lease_of_read(&self, head: &Header, body: &[u8], root: Option<&Root>) -> Result<u16, Fault> {
         const ASKED: u16 = Flags::LEASE_WANTED | Flags::LEASE_HELD;
         if head.flags & ASKED == 0 || head.session == SessionId(0) {
             return Ok(0);
         }
         let (session, now_ms, mut flags) = (head.session, self.clock.boot_ms(), 0);
         match self.rules.leased_dir(head.call, body) {
+            Some(dir) if !self.may_lease(root, dir)? => return Ok(0),
             Some(dir) => {
                 if head.flags & Flags::LEASE_WANTED != 0 && !self.leases.grant(dir, session, now_ms) {
                     return Ok(0);
@@ -366,6 +368,9 @@ impl Core {
             None => {
                 let dir = look(&self.kv, &mut |view| self.rules.dir_of_attributes(view, head.call, body))?;
                 let Some(dir) = dir else { return Ok(0) };
+                if !self.may_lease(root, dir)? {
+                    return Ok(0);
+                }
                 let is_held = match head.flags & Flags::LEASE_WANTED != 0 {
                     true => self.leases.grant(dir, session, now_ms),
                     false => self.leases.holds(dir, session),
@@ -403,8 +408,11 @@ impl Core {
     }
 
     /// As `lease_of_read`, for a change that makes a name. No other session knows the inode that it makes.
-    pub fn lease_of_change(&self, head: &Header, body: &[u8]) -> u16 {
+    pub fn lease_of_change(&self, head: &Header, body: &[u8], root: Option<&Root>) -> u16 {
         let Some(dir) = self.rules.leased_dir(head.call, body) else { return 0 };
+        if !self.may_lease(root, dir).unwrap_or(false) {
+            return 0;
+        }
         let (session, now_ms) = (head.session, self.clock.boot_ms());
         let is_held = match head.flags {
             flags if flags & Flags::REPLAY != 0 => false,

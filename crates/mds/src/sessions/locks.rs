@@ -23,6 +23,7 @@ use crate::Core;
 use crate::reply::Done;
 use crate::reply::{parse, plain};
 use crate::sessions::Session;
+use crate::sessions::nodemap::Terms;
 
 /// Shards of flock locks, as many as a large machine has busy serving threads. fcntl locks have one shard more.
 const SHARDS: usize = 64;
@@ -90,13 +91,13 @@ fn own_locks() -> Fault {
 }
 
 impl Core {
-    pub fn on_lock_call(&self, head: &Header, body: &[u8]) -> Result<Done, Fault> {
+    pub fn on_lock_call(&self, head: &Header, body: &[u8], terms: Option<&Terms>) -> Result<Done, Fault> {
         self.joined()?;
         self.check_incarnation(head)?;
         self.check_session(head.session)?;
         let session = self.living(head.session)?;
         if head.call == Reclaim::CALL {
-            return self.on_reclaim(&session, &parse(body)?).map(plain);
+            return self.on_reclaim(head, &session, &parse(body)?, terms).map(plain);
         }
         if self.locks.is_awaited(session.id) {
             return Err(Fault::new(
@@ -194,13 +195,26 @@ impl Core {
 
     /// Reclaims the locks that a session held before this start. A session that is not awaited has reclaimed already; then this is a late
     /// copy, and the table is right.
-    fn on_reclaim(&self, session: &Session, req: &Reclaim) -> Result<ReclaimReply, Fault> {
+    fn on_reclaim(
+        &self,
+        head: &Header,
+        session: &Session,
+        req: &Reclaim,
+        terms: Option<&Terms>,
+    ) -> Result<ReclaimReply, Fault> {
+        let fids = || req.locks.iter().map(|lock| lock.fid).collect::<Vec<_>>();
+        let root = terms.and_then(|terms| terms.root.as_deref());
+        let usable = root.map(|root| self.usable(root, head, &fids())).transpose()?;
         let mut refused = vec![];
         if !self.locks.is_awaited(session.id) {
             return Ok(ReclaimReply { refused });
         }
         for (at, lock) in req.locks.iter().enumerate() {
             range(lock.start, lock.end)?;
+            if usable.as_ref().is_some_and(|usable| !usable.contains(&lock.fid)) {
+                refused.push(at as u32);
+                continue;
+            }
             let mut table = self.locks.shard((lock.fid, lock.space)).lock();
             self.living(session.id)?;
             if !table.reclaim(session.id, lock) {

@@ -5,6 +5,7 @@
 //! mds-S1: a session in the list has its record in the table.
 //! mds-S2: the list is in the order of session ids, and a newer id is higher.
 
+pub mod below;
 pub mod catch_up;
 pub mod grace;
 pub mod leases;

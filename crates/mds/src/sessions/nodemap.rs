@@ -3,26 +3,74 @@
 //! mds-N1: a session's nodemap is found at its attach, by certificate and address, and again when the map has other nodemaps. A request
 //!     compares two pointers.
 //! mds-N2: a banned node gets no answer but the refusal; its sessions are evicted when the map comes.
-//! mds-N3: a session whose callers get other ids by a newer map is evicted, since its client caches rights and owners of the old ones.
+//! mds-N3: a session whose callers get other ids or another root by a newer map is evicted, since its client caches rights, owners and names of
+//!     the old ones.
 //! mds-N4: a node that may only read makes no change, also none that a lease let it promise.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use meta::ids::Ids;
 use mgmt::nodemap;
 use net::{Answer, Endpoint};
 use pki::Role;
-use types::{Fault, SessionId};
+use types::{Fault, Fid, SessionId};
 use wire::map::Nodemap;
 use wire::session::{Attach, Detach};
 use wire::{Header, Request};
 
 use crate::Core;
 use crate::sessions::Session;
+use crate::sessions::below::Root;
 
 /// The nodemaps of a cluster map, in their order. Maps with the same ones share the list.
 pub type Nodemaps = Arc<Vec<Nodemap>>;
+
+/// What a nodemap means for its nodes at this MDT.
+#[derive(Debug)]
+pub struct Terms {
+    nodemap: Nodemap,
+    /// `None`: they see the whole file system.
+    pub root: Option<Arc<Root>>,
+    /// mds-N5: the root is no directory.
+    missing: Option<Fault>,
+}
+
+impl Deref for Terms {
+    type Target = Nodemap;
+    fn deref(&self) -> &Nodemap {
+        &self.nodemap
+    }
+}
+
+impl Terms {
+    fn of(core: &Core, found: &Nodemap) -> Terms {
+        let nodemap = found.clone();
+        match core.root_of(found) {
+            Ok(root) => Terms { nodemap, root, missing: None },
+            Err(fault) => Terms { nodemap, root: None, missing: Some(fault) },
+        }
+    }
+
+    /// mds-N2 and mds-N5.
+    fn check(&self) -> Result<(), Fault> {
+        match &self.missing {
+            _ if self.ban => Err(nodemap::banned(self)),
+            Some(fault) => Err(fault.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The file system's root, unless the nodes see another one.
+    fn top(&self) -> Option<Fid> {
+        match &self.root {
+            Some(root) => Some(root.top),
+            None if nodemap::has_root(self) => None,
+            None => Some(Fid::ROOT),
+        }
+    }
+}
 
 /// The node that a session belongs to, and its nodemap in `list`.
 #[derive(Debug)]
@@ -31,69 +79,94 @@ pub struct Place {
     certificate: Option<(&'static str, String)>,
     endpoint: Endpoint,
     list: Nodemaps,
-    pub nodemap: Option<Arc<Nodemap>>,
+    pub terms: Option<Arc<Terms>>,
 }
 
 impl Place {
-    pub fn of(answer: &Answer<'_>, list: &Nodemaps) -> Place {
+    pub fn of(core: &Core, answer: &Answer<'_>, list: &Nodemaps) -> Place {
         let certificate = answer.peer().map(|peer| (peer.role.as_str(), peer.node.as_str().to_owned()));
-        Place::new(certificate, answer.endpoint(), list)
+        Place::new(core, certificate, answer.endpoint(), list, None)
     }
-    fn new(certificate: Option<(&'static str, String)>, endpoint: Endpoint, list: &Nodemaps) -> Place {
+    fn new(
+        core: &Core,
+        certificate: Option<(&'static str, String)>,
+        endpoint: Endpoint,
+        list: &Nodemaps,
+        before: Option<&Place>,
+    ) -> Place {
         let peer = nodemap::Peer {
             certificate: certificate.as_ref().map(|(role, node)| (*role, node.as_str())),
             net: &endpoint.net,
             address: endpoint.address,
         };
-        let nodemap = nodemap::find(list, &peer).map(|found| Arc::new(found.clone()));
-        Place { certificate, endpoint, list: list.clone(), nodemap }
+        let found = nodemap::find(list, &peer);
+        let terms = found.map(|found| match before.and_then(|place| place.root_for(found)) {
+            Some(root) => Terms { nodemap: found.clone(), root: Some(root), missing: None },
+            None => Terms::of(core, found),
+        });
+        Place { certificate, endpoint, list: list.clone(), terms: terms.map(Arc::new) }
     }
-    fn under(&self, list: &Nodemaps) -> Place {
-        Place::new(self.certificate.clone(), self.endpoint.clone(), list)
+    fn under(&self, core: &Core, list: &Nodemaps) -> Place {
+        Place::new(core, self.certificate.clone(), self.endpoint.clone(), list, Some(self))
+    }
+    /// mds-N5: the same path stays the same directory.
+    fn root_for(&self, found: &Nodemap) -> Option<Arc<Root>> {
+        let terms = self.terms.as_deref().filter(|terms| terms.nodemap.root == found.root)?;
+        terms.root.clone()
+    }
+    /// The place of a session that attaches again.
+    pub fn after(mut self, before: Option<&Place>) -> Place {
+        let root = self.terms.as_deref().and_then(|terms| before?.root_for(terms));
+        if let (Some(terms), Some(root)) = (self.terms.as_deref(), root) {
+            let nodemap = terms.nodemap.clone();
+            self.terms = Some(Arc::new(Terms { nodemap, root: Some(root), missing: None }));
+        }
+        self
     }
 
-    /// mds-N2.
-    pub fn check_ban(&self) -> Result<(), Fault> {
-        check_ban(self.nodemap.as_deref())
+    /// mds-N2 and mds-N5.
+    pub fn check(&self) -> Result<(), Fault> {
+        self.terms.as_deref().map_or(Ok(()), Terms::check)
     }
     pub fn changes_ids(&self) -> bool {
-        self.nodemap.as_deref().is_some_and(nodemap::changes_ids)
+        self.terms.as_deref().is_some_and(|terms| nodemap::changes_ids(terms))
+    }
+    /// The directory that the client sees as its root.
+    pub fn top(&self) -> Fid {
+        self.known_top().unwrap_or(Fid::ROOT)
+    }
+    fn known_top(&self) -> Option<Fid> {
+        self.terms.as_deref().map_or(Some(Fid::ROOT), Terms::top)
     }
 }
 
-fn check_ban(found: Option<&Nodemap>) -> Result<(), Fault> {
-    match found {
-        Some(found) if found.ban => Err(nodemap::banned(found)),
-        _ => Ok(()),
-    }
-}
-
-/// True if the client must tell the MDT of each change at once: it could promise what is refused later, or with other ids.
-pub fn tells_all(found: Option<&Nodemap>) -> bool {
-    found.is_some_and(|found| found.read_only || nodemap::changes_ids(found))
+/// True if the client must tell the MDT of each change at once: it could promise what is refused later, with other ids, or for a directory that
+/// was moved out of its root.
+pub fn tells_all(found: Option<&Terms>) -> bool {
+    found.is_some_and(|found| found.read_only || found.root.is_some() || nodemap::changes_ids(found))
 }
 
 impl Session {
     /// Its nodemap in `list`. A session that was begun before this start learns its place from its first request.
-    fn nodemap_in(&self, list: &Nodemaps, answer: &Answer<'_>) -> Option<Arc<Nodemap>> {
+    fn terms_in(&self, core: &Core, list: &Nodemaps, answer: &Answer<'_>) -> Option<Arc<Terms>> {
         let known = self.place.load();
         match &*known {
-            Some(place) if Arc::ptr_eq(&place.list, list) => place.nodemap.clone(),
+            Some(place) if Arc::ptr_eq(&place.list, list) => place.terms.clone(),
             known => {
                 let place = Arc::new(match known {
-                    Some(place) => place.under(list),
-                    None => Place::of(answer, list),
+                    Some(place) => place.under(core, list),
+                    None => Place::of(core, answer, list),
                 });
                 self.place.store(Some(place.clone()));
-                place.nodemap.clone()
+                place.terms.clone()
             }
         }
     }
 }
 
 impl Core {
-    /// The nodemap of a request's sender; refuses a banned one (mds-N2). A session that is not there is refused by the request itself.
-    pub fn nodemap_of(&self, head: &Header, answer: &Answer<'_>) -> Result<Option<Arc<Nodemap>>, Fault> {
+    /// The nodemap of a request's sender; refuses a banned one (mds-N2), and one whose root is missing (mds-N5). A session that is not there is refused by the request itself.
+    pub fn terms_of(&self, head: &Header, answer: &Answer<'_>) -> Result<Option<Arc<Terms>>, Fault> {
         let joined = self.joined.load();
         let Some(list) = joined.as_deref().map(|j| &j.nodemaps).filter(|list| !list.is_empty()) else {
             return Ok(None);
@@ -103,13 +176,13 @@ impl Core {
             SessionId(0) => match answer.sender().map(|sender| sender.role) {
                 Some(Role::Server | Role::Admin) => None,
                 _ if head.call == Attach::CALL => None,
-                _ => Place::of(answer, list).nodemap,
+                _ => Place::of(self, answer, list).terms,
             },
-            id => self.sessions.now().get(id).and_then(|session| session.nodemap_in(list, answer)),
+            id => self.sessions.now().get(id).and_then(|session| session.terms_in(self, list, answer)),
         };
         // The end of a session takes nothing from others.
-        if head.call != Detach::CALL {
-            check_ban(found.as_deref())?;
+        if let Some(terms) = found.as_deref().filter(|_| head.call != Detach::CALL) {
+            terms.check()?;
         }
         Ok(found)
     }
@@ -123,12 +196,14 @@ impl Core {
         for session in all {
             // One whose place is not known yet is refused, if it is banned, at its first request.
             let Some(before) = session.place.load_full() else { continue };
-            let after = before.under(&joined.nodemaps);
-            let has_same_ids = nodemap::has_same_ids(before.nodemap.as_deref(), after.nodemap.as_deref());
-            let is_banned = after.check_ban().is_err();
-            let name = after.nodemap.as_ref().map_or("none", |n| &n.name).to_owned();
+            let after = before.under(self, &joined.nodemaps);
+            let [old, new] = [&before, &after].map(|place| place.terms.as_deref().map(Deref::deref));
+            let has_same_ids = nodemap::has_same_ids(old, new);
+            let has_same_root = before.known_top() == after.known_top();
+            let is_banned = after.check().is_err();
+            let name = after.terms.as_ref().map_or("none", |n| &n.name).to_owned();
             session.place.store(Some(Arc::new(after)));
-            if has_same_ids && !is_banned {
+            if has_same_ids && has_same_root && !is_banned {
                 continue;
             }
             tracing::warn!(
@@ -138,8 +213,9 @@ impl Core {
                 is_banned,
                 "the nodemaps have changed, and a session ends by it"
             );
-            let why =
-                format!("the nodemap of this node is now {name}, which bans it or gives its users other ids");
+            let why = format!(
+                "the nodemap of this node is now {name}, which bans it or gives its users other ids or another root"
+            );
             if let Err(fault) = self.evict_because(session.id, &why) {
                 tracing::warn!(session = session.id.0, %fault, "the session could not be ended; its requests are refused");
             }
@@ -147,7 +223,7 @@ impl Core {
     }
 
     /// mds-N4.
-    pub fn check_may_change(&self, found: Option<&Nodemap>, call: u16, body: &[u8]) -> Result<(), Fault> {
+    pub fn check_may_change(&self, found: Option<&Terms>, call: u16, body: &[u8]) -> Result<(), Fault> {
         match found {
             Some(found) if found.read_only && self.rules.is_change(call, body) => {
                 Err(nodemap::read_only(found))
@@ -159,7 +235,7 @@ impl Core {
     /// The request with the ids of the file system.
     pub fn request_ids<'b>(
         &self,
-        found: Option<&Nodemap>,
+        found: Option<&Terms>,
         call: u16,
         body: &'b [u8],
     ) -> Result<Cow<'b, [u8]>, Fault> {
@@ -175,7 +251,7 @@ impl Core {
     /// The body of a reply with the ids of the client; `None`: it stays as it is.
     pub fn reply_ids(
         &self,
-        found: Option<&Nodemap>,
+        found: Option<&Terms>,
         call: u16,
         body: &[u8],
         reply: &[u8],

@@ -657,6 +657,9 @@ impl Sharing for Others<'_> {
     fn is_alive(&self, session: SessionId) -> bool {
         self.core.sessions.get(session).is_some()
     }
+    fn is_open_here(&self, fid: Fid) -> bool {
+        self.core.sharers.state.lock().opens.has(self.session, fid)
+    }
     fn opened_elsewhere(&self, fid: Fid) -> Option<SessionId> {
         let awaited = || self.core.sharers.leave_to_awaited(self.session, fid, &self.core.sessions);
         self.doom.other_holder(self.session, fid).or_else(awaited)

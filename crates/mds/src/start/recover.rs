@@ -83,6 +83,7 @@ impl Mdt {
             sharers: crate::sessions::shared::Sharers::new(&sessions.ids()),
             leases: crate::sessions::leases::Leases::new(),
             makers: crate::sessions::makers::Makers::new(),
+            roots: Default::default(),
             sessions,
             ending: Mutex::new(()),
             checkpointing: Mutex::new(kept),

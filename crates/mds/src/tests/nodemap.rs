@@ -12,6 +12,7 @@ use wire::{Header, ReplyHead, Request, Wire, decode_reply};
 
 use super::meta_rules::{create, fresh};
 use super::rig::{Rig, registered};
+use crate::sessions::shared::{Doom, Others};
 
 const TOP: Fid = Fid::ROOT;
 
@@ -30,6 +31,7 @@ fn nodemap(name: &str) -> Nodemap {
         squash_gid: 65_533,
         uids: vec![],
         gids: vec![],
+        root: String::new(),
     }
 }
 
@@ -267,4 +269,142 @@ fn mapped_ids_are_the_file_systems_in_records_and_the_clients_in_replies() {
     };
     let (first, again) = (twice(1), twice(1));
     assert_eq!((first.uid, again.uid, first.fid), (1005, 1005, again.fid));
+}
+
+/// A tree with `/in/dir` and `/out`, made by a node without a nodemap, and files in both. The ids of: in, dir, file in dir, out, file in out.
+fn tree(rig: &Rig) -> [Fid; 5] {
+    let by = client("login1");
+    let session = attach(rig, &by, 9).unwrap().session;
+    let mkdir = |parent, name: &str| {
+        let name = Bytes(name.as_bytes().to_vec());
+        let req = MakeDir {
+            parent,
+            name,
+            mode: 0o755,
+            umask: 0,
+            now: Time::new(20, 0),
+            cred: user(0),
+            want: Fid(0),
+        };
+        ask(rig, &by, &req, session).unwrap().attr.fid
+    };
+    let inside = mkdir(TOP, "in");
+    let (dir, out) = (mkdir(inside, "dir"), mkdir(TOP, "out"));
+    let file = |parent| {
+        let made = ask(rig, &by, &Create { parent, ..create_by("f", 0) }, session).unwrap();
+        made.open.inode.attr.fid
+    };
+    let all = [inside, dir, file(dir), out, file(out)];
+    ask(rig, &by, &Detach { session }, session).unwrap();
+    all
+}
+
+fn below(root: &str) -> Vec<Nodemap> {
+    vec![Nodemap { root: root.into(), ..nodemap("lab") }]
+}
+
+#[test]
+fn n5_a_session_sees_the_directory_that_its_path_was_when_it_attached() {
+    let rig = rig(vec![]);
+    let [inside, dir, file, out, secret] = tree(&rig);
+    let by = client("lab7");
+    take_map(&rig, 3, below("/none"));
+    let fault = attach(&rig, &by, 1).unwrap_err();
+    assert!(fault.code == Code::NotFound && fault.detail.contains("/none"), "{fault}");
+    take_map(&rig, 4, below("/in"));
+    let said = attach(&rig, &by, 1).unwrap();
+    assert_eq!((said.root, said.judges), (inside, false));
+    let session = said.session;
+    let get = |fid| ask(&rig, &by, &GetAttr { fid }, session).map(|i| i.attr.fid).map_err(|f| f.code);
+    assert_eq!([get(inside), get(dir), get(file)], [Ok(inside), Ok(dir), Ok(file)]);
+    assert_eq!([get(out), get(secret), get(TOP)], [Err(Code::Stale); 3]);
+    // Whoever observes without a session is checked too; a server acts for the file system.
+    let observe = |by: &Known| ask(&rig, by, &GetAttr { fid: secret }, SessionId(0)).map_err(|f| f.code);
+    assert_eq!(observe(&by).unwrap_err(), Code::Stale);
+    observe(&Known::new(Identity::parse("stria://c/server/lab7", Serial(1)).unwrap())).unwrap();
+    let scan = ask(&rig, &by, &Scan { after: Bytes(vec![]), max: 9 }, session).unwrap_err();
+    assert!(scan.code == Code::Access && scan.detail.contains("lab"), "{scan}");
+    // The path gets to be another directory.
+    let rename = |parent, name: &str, new_parent, new_name: &str| Rename {
+        parent,
+        name: Bytes(name.as_bytes().to_vec()),
+        new_parent,
+        new_name: Bytes(new_name.as_bytes().to_vec()),
+        flags: 0,
+        hold: false,
+        now: Time::new(40, 0),
+        cred: user(0),
+        want: Fid(0),
+    };
+    let other = client("login1");
+    let holder = crate::sessions::owner::Holder::from_uri("stria://c/client/login1").ok();
+    let theirs = rig.mdt.core.begin_session(&super::owners::attach(8), holder, 0).unwrap().id;
+    ask(&rig, &other, &rename(TOP, "in", TOP, "moved"), theirs).unwrap();
+    ask(&rig, &other, &rename(TOP, "out", TOP, "in"), theirs).unwrap();
+    assert_eq!((get(file), get(secret)), (Ok(file), Err(Code::Stale)), "the session keeps its directory");
+    take_map(&rig, 5, vec![Nodemap { priority: 4, ..below("/in").remove(0) }]);
+    assert_eq!(attach(&rig, &by, 1).unwrap().root, inside);
+    // A directory is moved out: what was remembered of it counts no more.
+    ask(&rig, &other, &rename(inside, "dir", out, "dir"), theirs).unwrap();
+    assert_eq!([get(dir), get(file)], [Err(Code::Stale); 2]);
+    take_map(&rig, 6, below("/moved"));
+    assert!(rig.mdt.core.sessions.get(session).is_some(), "the same directory by another path");
+    take_map(&rig, 7, vec![]);
+    assert!(rig.mdt.core.sessions.get(session).is_none(), "another root ends it");
+    ask(&rig, &other, &Detach { session: theirs }, theirs).unwrap();
+    assert_eq!(attach(&rig, &by, 1).unwrap().root, TOP);
+}
+
+#[test]
+fn n6_a_session_below_a_root_gets_no_lease_lock_or_hold_outside_of_it() {
+    let rig = rig(vec![]);
+    let [inside, dir, file, out, secret] = tree(&rig);
+    take_map(&rig, 3, below("/in"));
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let core = &rig.mdt.core;
+    let flags_of = |call, body: Vec<u8>| {
+        let head = Header { call, session, flags: wire::Flags::LEASE_WANTED, ..Header::default() };
+        let mut bulk = Buf::new();
+        let mut answer = Answer::to(&by, head, &mut bulk);
+        rig.mdt.serve(&head, &body, &[], &mut answer);
+    };
+    for parent in [dir, out, Fid(0x7777)] {
+        flags_of(Lookup::CALL, Lookup { parent, ..lookup("f", 0) }.to_bytes());
+    }
+    // Attributes of the root are under the lease of its parent directory.
+    flags_of(GetAttr::CALL, GetAttr { fid: inside }.to_bytes());
+    let held = [dir, out, TOP, Fid(0x7777)].map(|dir| core.leases.holds(dir, session));
+    assert_eq!(held, [true, false, false, false]);
+    for dir in [out, TOP, Fid(0x7777)] {
+        assert_eq!(ask(&rig, &by, &WatchDir { dir }, session).unwrap_err().code, Code::Stale);
+    }
+    assert_eq!(ask(&rig, &by, &LeaseDir { dir, count: 8 }, session).unwrap().count, 0);
+    let hold = wire::shared::Hold {
+        mode: 0,
+        floor: 0,
+        opens: [file, secret, Fid(0x7777)].map(|fid| wire::shared::OpenFile { fid, write: true }).to_vec(),
+        sections: vec![],
+        dirs: vec![],
+        mirrors: vec![],
+        more: true,
+    };
+    ask(&rig, &by, &hold, session).unwrap();
+    let (doom, lease_high) = (Doom::new(&core.sharers), std::cell::Cell::new(0));
+    let others = Others { core, session, lease_high: &lease_high, doom: &doom };
+    let opens = [file, secret, Fid(0x7777)].map(|fid| meta::sharing::Sharing::is_open_here(&others, fid));
+    assert_eq!(opens, [true, false, false]);
+    // In a batch each operation is judged by itself.
+    let op = |call, body: Vec<u8>| Op { call, slot: 0, sequence: 0, bulk_len: 0, body: Bytes(body) };
+    let ops = vec![
+        op(GetAttr::CALL, GetAttr { fid: secret }.to_bytes()),
+        op(GetAttr::CALL, GetAttr { fid: file }.to_bytes()),
+        op(Create::CALL, Create { parent: out, ..create_by("b", 0) }.to_bytes()),
+        op(Scan::CALL, Scan { after: Bytes(vec![]), max: 1 }.to_bytes()),
+        op(Create::CALL, Create { parent: dir, ..create_by("b", 0) }.to_bytes()),
+    ];
+    let BatchReply { answers: ops } = ask(&rig, &by, &Batch { ops }, session).unwrap();
+    let codes = ops.iter().map(|op| ReplyHead::get(&mut wire::Reader::new(&op.body.0)).unwrap().code);
+    let want = [Code::Stale, Code::Ok, Code::Stale, Code::Access, Code::Ok];
+    assert_eq!(codes.collect::<Vec<_>>(), want.map(|code| code as u16));
 }

@@ -493,7 +493,10 @@ fn m7_who_opens_what_another_just_began_to_write_is_answered_when_that_is_flushe
     let (joined, body) = (core.joined().unwrap(), open.to_bytes());
     let head = Header { call: Open::CALL, session: rig.session, ..Header::default() };
     let begun = core
-        .carry_out(Ask { head: &head, body: &body, bulk: &[], judged: None, forgot: &vec![] }, &joined)
+        .carry_out(
+            Ask { head: &head, body: &body, bulk: &[], judged: None, root: None, forgot: &vec![] },
+            &joined,
+        )
         .unwrap();
     assert!(begun.must_flush && core.volume.flushed_seq() < begun.done.seq);
     rig.ask(&open, two.other).unwrap();
@@ -522,8 +525,10 @@ fn a_session_that_is_none_any_more_changes_nothing() {
     rig.ask(&wire::session::Detach { session: two.other }, two.other).unwrap();
     for sequence in [0, 1] {
         let head = Header { call: Create::CALL, session: two.other, sequence, ..Header::default() };
-        let said = core
-            .carry_out(Ask { head: &head, body: &body, bulk: &[], judged: None, forgot: &vec![] }, &joined);
+        let said = core.carry_out(
+            Ask { head: &head, body: &body, bulk: &[], judged: None, root: None, forgot: &vec![] },
+            &joined,
+        );
         assert_eq!(said.unwrap_err().code, Code::NoSession);
     }
     assert!(core.sessions.one_user(two.other).is_err(), "nobody's requests are not anybody's");

@@ -1,20 +1,24 @@
 //! Counts of directories: learns them from entries, and folds them into the directories' records. The rules are in `meta::counts`.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use kv::{Batch, Change, Engine, Value};
 use meta::counts::{Changed, FOLD_MAX, Learned, Pending, Recount, begun};
+use meta::{Ctx, Space};
 use types::{Fault, Key, Seq, SessionId};
 use wire::Header;
-use wire::map::Nodemap;
 
 use crate::Core;
+use crate::executor::call::Around;
 use crate::executor::draft::Draft;
 use crate::executor::execute::{ExecutorState, Stop};
 use crate::records::look::{Next, Page, SnapView, Trouble, Walk, page, until_loaded};
 use crate::records::overlay::Layer;
 use crate::reply::Done;
 use crate::reply::{parse, plain};
+use crate::sessions::nodemap::Terms;
+use crate::sessions::shared::Doom;
 
 /// Most records and bytes per entry while a file system is counted for the first time.
 const SLICE: usize = 1024;
@@ -42,8 +46,7 @@ impl Core {
     }
 
     /// The call `Counts`: counts of the newest state, with pending ones.
-    pub fn on_counts(&self, head: &Header, body: &[u8], nodemap: Option<&Nodemap>) -> Result<Done, Fault> {
-        self.joined()?;
+    pub fn on_counts(&self, head: &Header, body: &[u8], terms: Option<&Terms>) -> Result<Done, Fault> {
         self.check_incarnation(head)?;
         let mut user = None;
         if head.session != SessionId(0) {
@@ -53,19 +56,28 @@ impl Core {
         }
         let mut req: wire::meta::Counts = parse(body)?;
         // meta-J1: the judged credentials replace those of the request.
-        if let Some(judged) = self.judged(user.as_ref(), nodemap, head.call, body) {
+        if let Some(judged) = self.judged(user.as_ref(), terms, head.call, body) {
             req.cred = judged.cred;
         }
-        let reply = until_loaded(&self.kv, &mut || {
-            let (snap, counts) = {
-                let seat = self.executor.lead();
-                (self.kv.snapshot(), seat.counts.clone())
-            };
-            let view = SnapView::new(&snap);
-            let reply = counts.answer(&view, &req);
-            view.finish().map(|()| reply)
-        })?;
-        reply.map(plain)
+        let joined = self.joined()?;
+        let (doom, lease_high) = (Doom::new(&self.sharers), Cell::new(0));
+        let root = terms.and_then(|terms| terms.root.as_deref());
+        let seen = root.map(|root| root.seen(self.roots.now(), true));
+        let root = seen.as_ref();
+        let around = Around { head, joined: &joined, judged: None, space: Space::AMPLE, doom: &doom, root };
+        let mut answer = |ctx: &Ctx<'_>| {
+            until_loaded(&self.kv, &mut || {
+                let (snap, counts) = {
+                    let seat = self.executor.lead();
+                    (self.kv.snapshot(), seat.counts.clone())
+                };
+                let view = SnapView::new(&snap);
+                let may = self.rules.check_root(ctx, &view, head.call, body);
+                let reply = may.and_then(|()| counts.answer(&view, &req));
+                view.finish().map(|()| reply)
+            })?
+        };
+        self.with_ctx(around, &lease_high, &mut answer).map(plain)
     }
 
     /// Folds some pending counts into records if there are many. The thread whose entry made them many does it, after its entry.

@@ -31,6 +31,9 @@ impl Sharing for Others {
     fn is_alive(&self, session: SessionId) -> bool {
         session == ALIVE
     }
+    fn is_open_here(&self, _: Fid) -> bool {
+        false
+    }
     fn opened_elsewhere(&self, _: Fid) -> Option<SessionId> {
         None
     }

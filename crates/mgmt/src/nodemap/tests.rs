@@ -15,6 +15,7 @@ fn nodemap(name: &str) -> Nodemap {
         squash_gid: NOBODY,
         uids: vec![],
         gids: vec![],
+        root: String::new(),
     }
 }
 
@@ -184,4 +185,22 @@ fn nodemaps_come_change_and_go() {
         (0..=NODEMAPS_MAX).map(|n| Nodemap { name: format!("n{n}"), ..lab.clone() }).collect();
     let many: Vec<&Nodemap> = many.iter().collect();
     assert_eq!(after(&one, &[], &many), Err(Code::NoSpace));
+}
+
+#[test]
+fn n3_a_root_is_a_plain_path_from_the_root_of_the_file_system() {
+    let with = |root: &str| Nodemap { root: root.into(), node: "*".into(), ..nodemap("lab") };
+    for good in ["", "/a", "/projects/a", "/with space/ü", "/...", &format!("/{}", "n".repeat(255))] {
+        assert_eq!(check(&with(good)), Ok(()), "{good}");
+    }
+    let long = format!("/{}", "n".repeat(256));
+    let deep = "/n".repeat(513);
+    for bad in ["/", "a", "a/b", "/a/", "//a", "/a//b", "/.", "/a/../b", "/a\0b", &long, &deep] {
+        let fault = check(&with(bad)).unwrap_err();
+        assert!(fault.code == Code::Invalid && fault.detail.contains("lab"), "{bad}: {fault}");
+    }
+    let plain = ["/", "//", "/a//b/", "/a", "a/b/"].map(plain_root);
+    assert_eq!(plain, ["", "", "/a/b", "/a", "a/b/"].map(String::from));
+    assert_eq!(root_names(&with("/a/b")).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(root_names(&with("")).count(), 0);
 }

@@ -21,6 +21,7 @@ fn nodemap(node: &str) -> Nodemap {
         squash_gid: 65_534,
         uids: vec![],
         gids: vec![],
+        root: String::new(),
     }
 }
 

@@ -16,10 +16,13 @@ use super::semantics::wait_until;
 use super::sys::{ensure_eq, expect_errno, run};
 use super::{Bench, Needs, Test};
 
-pub const OWN: &[(Needs, Test)] = &[(
-    Needs::Only(Wiring::Tcp),
-    ("nodemaps::clients_are_banned_limited_to_reading_squashed_and_mapped", nodemaps),
-)];
+pub const OWN: &[(Needs, Test)] = &[
+    (
+        Needs::Only(Wiring::Tcp),
+        ("nodemaps::clients_are_banned_limited_to_reading_squashed_and_mapped", nodemaps),
+    ),
+    (Needs::Only(Wiring::Tcp), ("nodemaps::clients_see_one_directory_as_their_root", root)),
+];
 
 /// A command of the administrator.
 fn admin(cluster: &Cluster, line: &str) -> Result<String> {
@@ -58,8 +61,8 @@ impl Drop for Guest {
     }
 }
 
-/// [SECURITY] Each treatment, as programs at a mount see it, and its end.
-fn nodemaps(b: &mut Bench) -> Result<()> {
+/// A cluster, and the certificate of a client guest7.
+fn start(b: &mut Bench) -> Result<(Cluster, PathBuf)> {
     let parent = b.cluster.dir.parent().context("a cluster has a parent")?.to_path_buf();
     let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true };
     let cluster = Cluster::start(b.cluster.bin(), &parent, shape)?;
@@ -67,6 +70,108 @@ fn nodemaps(b: &mut Bench) -> Result<()> {
     let node = "guest7".parse()?;
     authority.issue(pki::Role::Client, &node, 30, SystemTime::now())?;
     let certificate = authority.node_dir(pki::Role::Client, &node);
+    Ok((cluster, certificate))
+}
+
+/// [SECURITY] A client whose nodemap has a root sees that directory, and nothing outside of it.
+fn root(b: &mut Bench) -> Result<()> {
+    let (cluster, certificate) = start(b)?;
+    let all = cluster.mount.join("projects");
+    let (a, other) = (all.join("a"), all.join("b"));
+    fs::create_dir_all(a.join("dir"))?;
+    fs::create_dir_all(&other)?;
+    fs::write(a.join("file"), "inside")?;
+    fs::write(a.join("dir/deep"), "deep")?;
+    fs::write(other.join("secret"), "outside")?;
+    fs::write(other.join("shared"), "both")?;
+    fs::hard_link(other.join("shared"), a.join("shared"))?;
+    File::open(&a)?.sync_all()?;
+    let secret = fs::metadata(other.join("secret"))?.ino();
+
+    // 1. A root that is not there: the mount is refused, and hears why.
+    let point = cluster.dir.join("guest");
+    admin(&cluster, "nodemap add site --node guest* --root /projects/none")?;
+    let mut number = 0;
+    wait_until("the root is missed", || match Guest::mount(&cluster, &certificate, point.clone())? {
+        Ok(_) => Ok(false),
+        Err(text) => {
+            ensure!(
+                text.contains("/projects/none, which is no directory"),
+                "a mount without its root: {text}"
+            );
+            Ok(true)
+        }
+    })?;
+    admin(&cluster, "nodemap modify site --root /projects/a")?;
+    let told = admin(&cluster, "nodemap test --cert client/guest7 --nid 127.0.0.1@tcp0 --uid 5")?;
+    ensure!(told.contains("root:    /projects/a"), "{told}");
+    let mut guest = None;
+    wait_until("the root is there", || {
+        guest = Guest::mount(&cluster, &certificate, point.clone())?.ok();
+        Ok(guest.is_some())
+    })?;
+
+    // 2. It is the root of the mount.
+    let names = |dir: &Path| -> Result<Vec<String>> {
+        let found = fs::read_dir(dir)?.map(|e| Ok(e?.file_name().to_string_lossy().into_owned()));
+        let mut found = found.collect::<Result<Vec<_>>>()?;
+        found.sort();
+        Ok(found)
+    };
+    ensure_eq(names(&point)?, ["dir", "file", "shared"].map(String::from).to_vec(), "names in the root")?;
+    ensure_eq(fs::metadata(&point)?.ino(), 1, "the inode number of the root")?;
+    ensure_eq(fs::metadata(point.join("dir/.."))?.ino(), 1, "the parent of a directory in it")?;
+    ensure_eq(fs::read_to_string(point.join("dir/deep"))?, "deep".into(), "content")?;
+    fs::write(point.join("theirs"), "new")?;
+    ensure_eq(fs::read_to_string(a.join("theirs"))?, "new".into(), "a file of the guest")?;
+    fs::create_dir(point.join("sub"))?;
+    fs::rename(point.join("theirs"), point.join("sub/theirs"))?;
+    ensure!(a.join("sub/theirs").exists() && !point.join("projects").exists(), "names inside");
+    fs::rename(a.join("sub/theirs"), a.join("theirs"))?;
+    wait_until("the other mount's change of the root shows", || Ok(point.join("theirs").exists()))?;
+
+    // 3. By an id: paths are the guest's, and there are no others.
+    let by_id = |ino: u64| -> Result<(bool, String)> {
+        let mut stria = Command::new(cluster.bin());
+        stria.arg("id2path").arg(&point).arg(ino.to_string()).env("STRIA_TLS", &certificate);
+        let out = stria.output()?;
+        let text = [out.stdout, out.stderr].concat();
+        Ok((out.status.success(), String::from_utf8_lossy(&text).trim().to_owned()))
+    };
+    let shown = |path: PathBuf| (true, path.display().to_string());
+    let ino = |name: &str| -> Result<u64> { Ok(fs::metadata(point.join(name))?.ino()) };
+    ensure_eq(by_id(ino("dir/deep")?)?, shown(point.join("dir/deep")), "a path by its id")?;
+    ensure_eq(by_id(ino("shared")?)?, shown(point.join("shared")), "its name inside only")?;
+    ensure_eq(by_id(1)?, shown(point.clone()), "the root by its id")?;
+    let (found, text) = by_id(secret)?;
+    ensure!(!found && text.contains("there is none of this id"), "a file outside by its id: {text}");
+
+    // 4. A file that is open stays usable when its name goes; a directory that is moved out is gone.
+    let mut open = File::open(point.join("file"))?;
+    fs::remove_file(a.join("file"))?;
+    wait_until("the name is gone", || Ok(!point.join("file").exists()))?;
+    let mut text = String::new();
+    open.read_to_string(&mut text)?;
+    ensure_eq(text, "inside".into(), "an open file without a name")?;
+    fs::rename(a.join("dir"), other.join("dir"))?;
+    wait_until("the directory is gone", || Ok(fs::metadata(point.join("dir/deep")).is_err()))?;
+    ensure!(fs::read_to_string(point.join("shared"))? == "both", "the rest stays");
+
+    // 5. Another root ends the session, and the mount goes on there.
+    admin(&cluster, "nodemap modify site --root /projects/b")?;
+    wait_until("the guest sees another root", || Ok(point.join("secret").exists()))?;
+    wait_until("and nothing of the former", || {
+        number += 1;
+        fs::write(point.join(format!("n{number}")), "x").ok();
+        Ok(names(&point)
+            .is_ok_and(|names| names.contains(&"secret".into()) && !names.contains(&"theirs".into())))
+    })?;
+    Ok(())
+}
+
+/// [SECURITY] Each treatment, as programs at a mount see it, and its end.
+fn nodemaps(b: &mut Bench) -> Result<()> {
+    let (cluster, certificate) = start(b)?;
     let dir = cluster.mount.join("d");
     fs::create_dir(&dir)?;
     fs::set_permissions(&dir, Permissions::from_mode(0o777))?;
