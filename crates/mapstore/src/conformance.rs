@@ -54,6 +54,7 @@ pub fn sample(version: u64) -> ClusterMap {
             uids: vec![IdRange { from: 1000, to: 5000, count: 10 }],
             gids: vec![IdRange { from: 100, to: 600, count: 1 }],
         }],
+        crls: wire::codec::Bytes(vec![0x30, 0x01, 0x00]),
     }
 }
 

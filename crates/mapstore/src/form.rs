@@ -1,12 +1,14 @@
 //! The byte form of a stored map. The golden bytes are in the tests, the description in `docs/formats/map.md`.
 
 use types::crc::crc32c;
+use wire::codec::Bytes;
 use wire::map::{ClusterMap, IdsUsed, Nodemap, Route};
 use wire::{Malformed, Wire};
 
+
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form. Form 1 is read as well; any other is refused.
-pub const FORM_VERSION: u16 = 2;
+/// Version of the file's form. Forms 1 and 2 are read as well; any other is refused.
+pub const FORM_VERSION: u16 = 3;
 const HEAD_LEN: usize = 32;
 
 /// The file's bytes for `map`.
@@ -38,7 +40,7 @@ impl From<Malformed> for Unreadable {
     }
 }
 
-/// Decodes a file of this form or form 1; checks magic, form, reserved bytes, length, CRC and that the versions agree.
+/// Decodes a file of this form or an earlier one; checks magic, form, reserved bytes, length, CRC and that the versions agree.
 pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(Malformed("length of a map file"))?;
     if head[..8] != MAGIC {
@@ -52,6 +54,7 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     let form = u16::from_le_bytes([head[8], head[9]]);
     let read: fn(&[u8]) -> Result<ClusterMap, Malformed> = match form {
         1 => read_form_1,
+        2 => read_form_2,
         FORM_VERSION => ClusterMap::from_bytes,
         _ => return Err(Unreadable::OtherForm(form)),
     };
@@ -70,10 +73,17 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
 
 /// In form 1 the map ended behind its mirrors: entries were never removed, and there were no routes and nodemaps.
 fn read_form_1(body: &[u8]) -> Result<ClusterMap, Malformed> {
+    let mut form_2 = body.to_vec();
+    IdsUsed::none().put(&mut form_2);
+    Vec::<Route>::new().put(&mut form_2);
+    Vec::<Nodemap>::new().put(&mut form_2);
+    read_form_2(&form_2)
+}
+
+/// In form 2 the map ended behind its nodemaps: it had no revocation lists.
+fn read_form_2(body: &[u8]) -> Result<ClusterMap, Malformed> {
     let mut whole = body.to_vec();
-    IdsUsed::none().put(&mut whole);
-    Vec::<Route>::new().put(&mut whole);
-    Vec::<Nodemap>::new().put(&mut whole);
+    Bytes::default().put(&mut whole);
     ClusterMap::from_bytes(&whole)
 }
 
@@ -97,6 +107,35 @@ mod tests {
 
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
+        "53545249414d415003000000000000000700000000000000640100004b32bd0c07000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
+        "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
+        "000000010000000100000001000000010200000001000000010000000100000004000000050000000000000006000000",
+        "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000010000000300",
+        "00006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e302f",
+        "3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000030000",
+        "00300100",
+    ];
+
+    #[test]
+    fn earlier_forms_are_read_as_maps_without_what_they_lacked() {
+        let bytes = |hex: &[&str]| -> Vec<u8> {
+            let hex = hex.concat();
+            let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
+            (0..hex.len()).step_by(2).map(byte).collect()
+        };
+        let form_2 = ClusterMap { crls: Bytes::default(), ..sample(7) };
+        let form_1 = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..form_2.clone() };
+        for (hex, want) in [(GOLDEN_1, form_1), (GOLDEN_2, form_2)] {
+            let bytes = bytes(hex);
+            assert_eq!(decode(&bytes), Ok(want));
+            assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
+        }
+    }
+
+    /// A file of the release before revocation lists.
+    const GOLDEN_2: &[&str] = &[
         "53545249414d4150020000000000000007000000000000005d010000989e19aa07000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
@@ -106,17 +145,6 @@ mod tests {
         "00006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e302f",
         "3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000",
     ];
-
-    #[test]
-    fn form_1_is_read_as_a_map_without_removals_routes_and_nodemaps() {
-        let bytes: Vec<u8> = (0..GOLDEN_1.concat().len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(&GOLDEN_1.concat()[at..at + 2], 16).expect("hex"))
-            .collect();
-        let want = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..sample(7) };
-        assert_eq!(decode(&bytes), Ok(want));
-        assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
-    }
 
     /// A file of the release before removals, routes and nodemaps.
     const GOLDEN_1: &[&str] = &[

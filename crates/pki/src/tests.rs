@@ -5,3 +5,4 @@ mod handshakes;
 pub mod kit;
 mod reloads;
 mod rotation;
+mod published;

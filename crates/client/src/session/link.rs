@@ -167,6 +167,7 @@ impl Link {
             Ok((answer, _, Ok(reply))) => {
                 if self.is_mdt && answer.incarnation == incarnation {
                     self.id.sharing.heard(since, reply.mode);
+                    *self.id.ticket.lock() = (session, reply.ticket);
                     if self.id.ear.is_due(&reply) {
                         self.listen(&*peer, deadline);
                     }
