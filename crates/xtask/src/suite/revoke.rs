@@ -27,7 +27,7 @@ pub const OWN: &[(Needs, Test)] =
 struct Work {
     ends: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
-    thread: JoinHandle<Result<()>>,
+    thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Work {
@@ -56,22 +56,29 @@ impl Work {
             }
             Ok(())
         });
-        Work { ends, rounds, thread }
+        Work { ends, rounds, thread: Some(thread) }
     }
 
     /// Waits until it has worked since now without an error.
-    fn goes_on(&self, after: &str) -> Result<()> {
+    fn goes_on(&mut self, after: &str) -> Result<()> {
         let before = self.rounds.load(Ordering::Relaxed);
         wait_until(&format!("the client works on after {after}"), || {
-            Ok(self.rounds.load(Ordering::Relaxed) >= before + 3 || self.thread.is_finished())
+            Ok(self.rounds.load(Ordering::Relaxed) >= before + 3 || self.has_ended())
         })?;
-        ensure!(!self.thread.is_finished(), "the client has failed after {after}");
-        Ok(())
+        match self.has_ended() {
+            true => self.end().with_context(|| format!("after {after}")),
+            false => Ok(()),
+        }
     }
 
-    fn stop(self) -> Result<()> {
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    fn end(&mut self) -> Result<()> {
         self.ends.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| anyhow!("the worker panicked"))?
+        let thread = self.thread.take().context("it ends once")?;
+        thread.join().map_err(|_| anyhow!("the worker panicked"))?
     }
 }
 
@@ -177,7 +184,7 @@ fn revoked(b: &mut Bench) -> Result<()> {
     let mgs = site.cluster.mgs();
     let dir = site.cluster.mount.join("work");
     fs::create_dir(&dir)?;
-    let work = Work::start(dir.clone());
+    let mut work = Work::start(dir.clone());
 
     // 1. Another client has a lock, and a file that it writes.
     let login = Login::start(&site.cluster, &site.host(pki::Role::Client, "login7")?)?;
@@ -232,13 +239,13 @@ fn revoked(b: &mut Bench) -> Result<()> {
     ensure!(kept.exists(), "a list of the map is kept beside the certificate");
 
     // 6. The CA is rotated: both CAs, then new certificates, then one CA.
-    rotate(&mut site, &work)?;
-    work.stop()?;
+    rotate(&site, &mut work)?;
+    work.end()?;
     ensure_eq(fs::read(site.cluster.mount.join("large"))?.len(), 3_000_000, "content of the revoked client")?;
     Ok(())
 }
 
-fn rotate(site: &mut Site, work: &Work) -> Result<()> {
+fn rotate(site: &Site, work: &mut Work) -> Result<()> {
     const ANEW: &str = "certificates were loaded anew";
     let mgs = site.cluster.mgs();
     let nodes = ["host.server", "host.client", "host.admin"];
