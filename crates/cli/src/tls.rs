@@ -191,7 +191,9 @@ fn take_lists(trust: &Trust, lists: &[u8]) -> bool {
             true
         }
         Err(bad) => {
-            tracing::error!("the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?");
+            tracing::error!(
+                "the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?"
+            );
             false
         }
     }

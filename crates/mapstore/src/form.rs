@@ -5,7 +5,6 @@ use wire::codec::Bytes;
 use wire::map::{ClusterMap, IdsUsed, Nodemap, Route};
 use wire::{Malformed, Wire};
 
-
 const MAGIC: [u8; 8] = *b"STRIAMAP";
 /// Version of the file's form. Forms 1 and 2 are read as well; any other is refused.
 pub const FORM_VERSION: u16 = 3;
@@ -126,7 +125,8 @@ mod tests {
             (0..hex.len()).step_by(2).map(byte).collect()
         };
         let form_2 = ClusterMap { crls: Bytes::default(), ..sample(7) };
-        let form_1 = ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..form_2.clone() };
+        let form_1 =
+            ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..form_2.clone() };
         for (hex, want) in [(GOLDEN_1, form_1), (GOLDEN_2, form_2)] {
             let bytes = bytes(hex);
             assert_eq!(decode(&bytes), Ok(want));

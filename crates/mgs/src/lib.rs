@@ -151,8 +151,9 @@ impl Mgs {
             Remove::CALL => self.answer::<Remove>(body, |state, req, now_ms| state.remove(&req, now_ms)),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
-            KeepAlive::CALL => self
-                .answer::<KeepAlive>(body, |_, _, _| Ok(KeepAliveReply { mode: 0, outbox: 0, notices: 0, ticket: Mac::default() })),
+            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| {
+                Ok(KeepAliveReply { mode: 0, outbox: 0, notices: 0, ticket: Mac::default() })
+            }),
             TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
             other => {
                 let why = format!("the management service does not know call {other:#06x}");

@@ -9,8 +9,8 @@ use pki::Trust;
 use types::{Code, Fault};
 use wire::map::{ClusterMap, Nodemap};
 use wire::mgmt::{
-    ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply, PublishCrl, PublishCrlReply,
-    Register, RegisterReply, Remove, RemoveReply,
+    ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply,
+    PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply,
 };
 
 use crate::{fault, random};
@@ -86,7 +86,11 @@ impl State {
     }
 
     /// Puts the lists into the map if this cluster's CAs signed them (pki-T4). `is_new` in the answer: the map has changed.
-    pub fn publish_crl(&mut self, request: &PublishCrl, trust: Option<&Trust>) -> Result<PublishCrlReply, Fault> {
+    pub fn publish_crl(
+        &mut self,
+        request: &PublishCrl,
+        trust: Option<&Trust>,
+    ) -> Result<PublishCrlReply, Fault> {
         let invalid = |why: String| Fault::new(Code::Invalid, why);
         let trust = trust.ok_or_else(|| {
             invalid("the management service has no certificate, so it can verify no revocation list".into())
@@ -95,7 +99,8 @@ impl State {
         let count = self.map.file_systems.len() + 1;
         let keys = (0..count).map(|_| random::secret()).collect::<Result<Vec<_>, _>>()?;
         let keys = request.rotate_keys.then_some(&keys[..]);
-        let published = |map: &ClusterMap| trust.publish(&map.crls, &request.crls).map_err(|e| invalid(e.to_string()));
+        let published =
+            |map: &ClusterMap| trust.publish(&map.crls, &request.crls).map_err(|e| invalid(e.to_string()));
         self.change(|map| {
             let lists = published(map)?;
             Ok(publish_crls(map, &lists.crls, keys)?.map(|next| (next, ())))

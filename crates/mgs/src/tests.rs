@@ -6,8 +6,8 @@ use std::time::Duration;
 use mapstore::MemoryStore;
 use net::{Fabric, Hub, Peer, rpc};
 use types::{Buf, Epoch, NodeId};
-use wire::map::{Nodemap, Squash};
 use wire::codec::Bytes;
+use wire::map::{Nodemap, Squash};
 use wire::mgmt::{PublishCrlReply, RemovalKind};
 
 use super::*;

@@ -58,7 +58,11 @@ impl Core {
         let Some(secret) = map.fs(before.fs).map(|fs| fs.secret) else { return };
         // Clients get maps without keys.
         let is_new = secret != before.secret && secret != Uuid::default();
-        *joined = Some(Arc::new(Joined { version: map.version, secret: if is_new { secret } else { before.secret }, ..(*before).clone() }));
+        *joined = Some(Arc::new(Joined {
+            version: map.version,
+            secret: if is_new { secret } else { before.secret },
+            ..(*before).clone()
+        }));
         drop(joined);
         if !is_new {
             return;

@@ -39,7 +39,6 @@ impl Held {
     }
 }
 
-
 /// So many owners are kept without a look at their sessions.
 const KEPT: usize = 64;
 /// Certificates that are remembered of a session. A node has two during a renewal.
@@ -83,7 +82,9 @@ impl Core {
 
     /// oss-P6, for an attach: its ticket says that the MDT gave this session to the sender.
     pub fn check_ticket(&self, joined: &Joined, req: &Attach, answer: &Answer<'_>) -> Result<(), Fault> {
-        let Some(Sender { owner, serial, .. }) = answer.sender().filter(|_| !req.observer) else { return Ok(()) };
+        let Some(Sender { owner, serial, .. }) = answer.sender().filter(|_| !req.observer) else {
+            return Ok(());
+        };
         if !object::ticket::is_good(&joined.secret, req.session, owner.0, &req.ticket) {
             return Err(refuse(req.session, answer));
         }

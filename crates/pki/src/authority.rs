@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rcgen::{KeyPair, PublicKeyData};
-use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
 use crate::ca::Ca;
 use crate::identity::{Identity, Name, Role, Serial};

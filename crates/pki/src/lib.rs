@@ -33,8 +33,8 @@ pub use may::{may, refusal};
 pub use publish::{NotPublished, Published};
 pub use refused::Refused;
 pub use trust::{
-    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_MAP_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why, circuit_name,
-    server_name,
+    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_MAP_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why,
+    circuit_name, server_name,
 };
 
 #[cfg(test)]

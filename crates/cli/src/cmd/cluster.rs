@@ -228,7 +228,9 @@ impl Revoke {
         }
         if !revoked.now.is_empty() {
             let number = authority.list_number();
-            outln!("next: put revocation list {number} into the cluster map, so that all refuse them at once:");
+            outln!(
+                "next: put revocation list {number} into the cluster map, so that all refuse them at once:"
+            );
             outln!("  stria cluster publish --mgs NID{}", told::dir_option(authority.dir()));
         }
         Ok(Exit::Done)
@@ -261,7 +263,10 @@ impl Rotate {
         });
         outln!("next: every host forgets the earlier CA:");
         told::copy_files(&authority, &["crl.pem", "ca.pem"], None, now);
-        outln!("      and the cluster map gets its list: stria cluster publish --mgs NID{}", told::dir_option(authority.dir()));
+        outln!(
+            "      and the cluster map gets its list: stria cluster publish --mgs NID{}",
+            told::dir_option(authority.dir())
+        );
         Ok(Exit::Done)
     }
 }

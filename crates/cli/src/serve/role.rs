@@ -304,7 +304,8 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
         }
         None => None,
     };
-    let (client, mut heart) = connect_unless_stopped(wish, fabric, watch.as_ref().map(Watch::feed), (sender, &events))?;
+    let (client, mut heart) =
+        connect_unless_stopped(wish, fabric, watch.as_ref().map(Watch::feed), (sender, &events))?;
     on_ready();
     let manner = serve_mount(&client, &events);
     heart.stop();

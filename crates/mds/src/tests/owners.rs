@@ -161,7 +161,8 @@ fn s5_a_session_ends_with_its_last_good_certificate_and_gives_its_locks_back() {
         let (space, kind, turn) = (LockSpace::Posix, LockKind::Write, Turn { number, floor: 0 });
         let whole = (0, u64::MAX);
         let (fid, owner, pid, ticket) = (types::Fid(16), 1, 7, 0);
-        let lock = Lock { fid, space, owner, start: whole.0, end: whole.1, kind, pid, wait: false, ticket, turn };
+        let lock =
+            Lock { fid, space, owner, start: whole.0, end: whole.1, kind, pid, wait: false, ticket, turn };
         rig.ask(&lock, session).unwrap().outcome
     };
     assert_eq!(lock(session, 1), LockOutcome::Granted);

@@ -132,7 +132,10 @@ fn p7_a_session_ends_with_its_last_good_certificate() {
     }
     end(&[1, 2]);
     assert_eq!(rig.ost.core.owners.count(), 0);
-    assert!(rig.ost.core.store.slot(SESSION, 0).is_none(), "its slots are gone, and its reservations with them");
+    assert!(
+        rig.ost.core.store.slot(SESSION, 0).is_none(),
+        "its slots are gone, and its reservations with them"
+    );
     assert_eq!(ask(&rig, &renewed, SESSION, &Flush {}).unwrap_err().code, Code::Moved);
 }
 
@@ -153,13 +156,20 @@ fn p8_the_key_of_before_counts_no_longer_from_the_map_with_another_one() {
     with(1, Uuid([99; 16]));
     ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap();
     with(3, Uuid([99; 16]));
-    assert!(rig.ost.core.store.flushed_seq() >= written, "nothing is left to be replayed by the key of before");
+    assert!(
+        rig.ost.core.store.flushed_seq() >= written,
+        "nothing is left to be replayed by the key of before"
+    );
     let fault = ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap_err();
     assert_eq!(fault.code, Code::Fenced, "the client opens the file again: {fault}");
     let admin = Destroy { cap: object::cap::make_admin(&SECRET, u64::MAX), objects: vec![object()] };
     let fault = ask(&rig, &known("stria://c/server/s"), SessionId(0), &admin).unwrap_err();
     assert_eq!(fault.code, Code::Fenced, "{fault}");
-    assert_eq!(ask(&rig, &owner, SESSION, &attach(&owner, SESSION)).unwrap_err().code, Code::Access, "its ticket");
+    assert_eq!(
+        ask(&rig, &owner, SESSION, &attach(&owner, SESSION)).unwrap_err().code,
+        Code::Access,
+        "its ticket"
+    );
     let ticket = object::ticket::make(&Uuid([99; 16]), SESSION, owner.sender().owner.0);
     ask(&rig, &owner, SESSION, &Attach { ticket, ..attach(&owner, SESSION) }).unwrap();
 }

@@ -191,9 +191,8 @@ pub fn with_kept(dir: &Path, lists: &Lists, cas: &[CertificateDer<'_>]) -> Lists
 /// Keeps lists for the next start. A crash leaves the file of before or the new one.
 pub fn keep(dir: &Path, lists: &Lists) -> io::Result<()> {
     let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
-    let block = |list: &crate::crl::List| {
-        pem::encode_config(&pem::Pem::new("X509 CRL", list.der.clone()), lines)
-    };
+    let block =
+        |list: &crate::crl::List| pem::encode_config(&pem::Pem::new("X509 CRL", list.der.clone()), lines);
     let text: String = lists.iter().map(block).collect();
     // Several processes of a host share the folder.
     let fresh = dir.join(format!("{CRL_MAP_PEM}.{}", std::process::id()));

@@ -35,7 +35,8 @@ impl Work {
         let (ends, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (is_over, done) = (ends.clone(), rounds.clone());
         let thread = std::thread::spawn(move || {
-            let kept = File::options().create(true).truncate(false).read(true).write(true).open(dir.join("kept"))?;
+            let kept =
+                File::options().create(true).truncate(false).read(true).write(true).open(dir.join("kept"))?;
             for round in 0u64.. {
                 if is_over.load(Ordering::Relaxed) {
                     break;
@@ -47,7 +48,8 @@ impl Work {
                 // A file that stays open, whose capability is older than each change.
                 use std::os::unix::fs::FileExt;
                 let at = round % 16 * 400_000;
-                kept.write_all_at(&bytes, at).with_context(|| format!("write to an open file, round {round}"))?;
+                kept.write_all_at(&bytes, at)
+                    .with_context(|| format!("write to an open file, round {round}"))?;
                 kept.sync_data().with_context(|| format!("fsync of round {round}"))?;
                 let mut back = vec![0; bytes.len()];
                 kept.read_exact_at(&mut back, at)?;
@@ -110,7 +112,9 @@ impl Login {
             .stderr(into)
             .spawn()?;
         let login = Login { child, point, log };
-        wait_until("the other host mounts", || Ok(is_mounted(&login.point) && fs::read_dir(&login.point).is_ok()))?;
+        wait_until("the other host mounts", || {
+            Ok(is_mounted(&login.point) && fs::read_dir(&login.point).is_ok())
+        })?;
         Ok(login)
     }
 }
@@ -201,7 +205,9 @@ fn revoked(b: &mut Bench) -> Result<()> {
     ensure!(!text.contains("keys"), "a client knows no key: {text}");
     for log in ["mds.log", "oss0.log"] {
         let log = site.cluster.dir.join(log);
-        wait_until("its sessions end", || Ok(lines_of(&log, "a session ends: its certificate is revoked")? > 0))?;
+        wait_until("its sessions end", || {
+            Ok(lines_of(&log, "a session ends: its certificate is revoked")? > 0)
+        })?;
     }
     wait_until("its lock is free", || Ok(is_free()))?;
     wait_until("its calls fail", || Ok(fs::write(login.point.join("more"), b"x").is_err()))?;
@@ -219,12 +225,17 @@ fn revoked(b: &mut Bench) -> Result<()> {
     let spare = Stranger::at(&mgs, &site.host(pki::Role::Server, "spare")?)?;
     let admin = site.cluster.certificate(pki::Role::Admin).context("it has certificates")?;
     let mut keeper = Stranger::at(&mgs, &admin)?;
-    let list = |by: &Stranger, cap| by.ask(by.target(false)?, SessionId(0), &List { cap, after: None, max: 10 });
+    let list =
+        |by: &Stranger, cap| by.ask(by.target(false)?, SessionId(0), &List { cap, after: None, max: 10 });
     list(&spare, spare.capability())?;
     let text = site.office(&["revoke", "spare", "--mgs", &mgs])?;
     ensure!(text.contains("the keys of all file systems were changed"), "{text}");
     wait_until("the revoked server has no connection", || Ok(list(&spare, spare.capability()).is_err()))?;
-    let fault = keeper.refused(keeper.target(false)?, SessionId(0), &List { cap: spare.capability(), after: None, max: 10 })?;
+    let fault = keeper.refused(
+        keeper.target(false)?,
+        SessionId(0),
+        &List { cap: spare.capability(), after: None, max: 10 },
+    )?;
     ensure!(fault.code == Code::Fenced && fault.detail.contains("signature"), "the key of before: {fault}");
     keeper = Stranger::at(&mgs, &admin)?;
     list(&keeper, keeper.capability())?;
@@ -250,11 +261,14 @@ fn rotate(site: &Site, work: &mut Work) -> Result<()> {
     let mgs = site.cluster.mgs();
     let nodes = ["host.server", "host.client", "host.admin"];
     let give = |files: &[&str]| -> Result<()> {
-        let folders = nodes.map(|node| (site.ca.join("nodes").join(node), site.cluster.dir.join("ca/nodes").join(node)));
+        let folders = nodes
+            .map(|node| (site.ca.join("nodes").join(node), site.cluster.dir.join("ca/nodes").join(node)));
         folders.iter().try_for_each(|(from, to)| copy(from, to, files))
     };
     site.office(&["rotate"])?;
-    for (files, what) in [(&FILES[..2], "both CAs"), (&FILES[2..], "new certificates"), (&FILES[..2], "one CA")] {
+    for (files, what) in
+        [(&FILES[..2], "both CAs"), (&FILES[2..], "new certificates"), (&FILES[..2], "one CA")]
+    {
         if what == "one CA" {
             site.office(&["rotate", "--finish", "--yes"])?;
         }

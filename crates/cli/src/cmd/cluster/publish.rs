@@ -50,11 +50,17 @@ pub fn run(authority: &Authority, service: &Service, now: SystemTime) -> anyhow:
         unless_said(e, || Failure::failed("cluster publish", why, next))
     })?;
     match reply.is_new {
-        true => outln!("published revocation list {} in version {} of the cluster map", reply.number, reply.version),
+        true => outln!(
+            "published revocation list {} in version {} of the cluster map",
+            reply.number,
+            reply.version
+        ),
         false => outln!("the cluster map has revocation list {} already", reply.number),
     }
     if reply.is_new && rotate_keys {
-        outln!("  the keys of all file systems were changed, since a server's or administrator's certificate is revoked");
+        outln!(
+            "  the keys of all file systems were changed, since a server's or administrator's certificate is revoked"
+        );
     }
     Ok(Exit::Done)
 }
