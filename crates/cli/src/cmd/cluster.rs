@@ -232,6 +232,8 @@ impl Revoke {
                 "next: put revocation list {number} into the cluster map, so that all refuse them at once:"
             );
             outln!("  stria cluster publish --mgs NID{}", told::dir_option(authority.dir()));
+            outln!("  or copy it to the servers; a process takes it within a second:");
+            told::copy_files(&authority, &["crl.pem"], Some(Role::Server), now);
         }
         Ok(Exit::Done)
     }

@@ -58,7 +58,12 @@ impl Core {
         let _one = self.ending.lock();
         for session in ended {
             let node = session.holder.as_ref().map_or("", |holder| &holder.uri);
-            tracing::warn!(session = session.id.0, client = session.name, node, "a session ends: its certificate is revoked");
+            tracing::warn!(
+                session = session.id.0,
+                client = session.name,
+                node,
+                "a session ends: its certificate is revoked"
+            );
             if let Err(fault) = self.evict_because(session.id, REVOKED) {
                 tracing::warn!(session = session.id.0, %fault, "the session could not be ended; it ends when its client was silent for its time-out");
             }
