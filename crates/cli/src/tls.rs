@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use net::nid::{Address, Nid};
+use parking_lot::Mutex;
 use pki::Trust;
+use wire::map::ClusterMap;
 
 use crate::exit::Failure;
 
@@ -76,39 +78,130 @@ fn reaches_others(listen: &str) -> bool {
     address.to_socket_addrs().is_ok_and(|mut all| all.any(|a| !a.ip().is_loopback()))
 }
 
-/// Looks for changed files until it is dropped.
+/// An action after a change of certificates or lists. `Trust` judges by the new ones already.
+type Act = Box<dyn Fn(&Trust) + Send>;
+
+/// A message to the thread that looks after certificates.
+enum Word {
+    /// The revocation lists of a cluster map.
+    Lists(Vec<u8>),
+    /// An action is new.
+    Look,
+    End,
+}
+
+/// Looks after this process's certificates until it is dropped: changed files, and revocation lists of the cluster map.
 pub struct Watch {
-    stop: Option<Sender<()>>,
+    feed: Feed,
     thread: Option<JoinHandle<()>>,
+}
+
+/// The way of cluster maps and actions to a `Watch`.
+#[derive(Clone)]
+pub struct Feed {
+    words: Sender<Word>,
+    acts: Arc<Mutex<Vec<Act>>>,
+}
+
+impl Feed {
+    /// Takes the lists of a map. They count soon after, and at the next start.
+    pub fn take(&self, map: &ClusterMap) {
+        self.lists(&map.crls);
+    }
+
+    pub fn lists(&self, crls: &[u8]) {
+        if !crls.is_empty() {
+            // Without the thread the process is ending.
+            let _ = self.words.send(Word::Lists(crls.to_vec()));
+        }
+    }
+
+    /// Adds an action for each change. It is carried out soon for changes of before.
+    pub fn also(&self, act: impl Fn(&Trust) + Send + 'static) {
+        self.acts.lock().push(Box::new(act));
+        let _ = self.words.send(Word::Look);
+    }
 }
 
 impl Watch {
     /// `recheck` closes connections whose other end is not good any more.
     pub fn start(trust: Arc<Trust>, recheck: impl Fn() + Send + 'static) -> anyhow::Result<Watch> {
-        let (stop, stopped) = mpsc::channel();
+        let (words, heard) = mpsc::channel();
+        let acts: Arc<Mutex<Vec<Act>>> = Arc::default();
+        let to_do = acts.clone();
+        let act = move |trust: &Trust| {
+            // Sessions before connections: a client with an open connection is told why its session ends.
+            to_do.lock().iter().for_each(|act| act(trust));
+            recheck();
+        };
         let look = move || {
-            while stopped.recv_timeout(LOOK_EACH) == Err(RecvTimeoutError::Timeout) {
-                let reload = trust.reload_if_changed();
-                if let Some(fault) = reload.fault {
-                    tracing::warn!("certificates: {fault}; those of before stay in use");
+            let (mut known, mut is_again) = (Vec::new(), false);
+            loop {
+                let change = match heard.recv_timeout(LOOK_EACH) {
+                    Ok(Word::Lists(lists)) if lists == known => false,
+                    Ok(Word::Lists(lists)) => {
+                        known = lists;
+                        take_lists(&trust, &known)
+                    }
+                    Ok(Word::Look) => true,
+                    Err(RecvTimeoutError::Timeout) => reload(&trust),
+                    Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
+                };
+                if change || is_again {
+                    act(&trust);
                 }
-                if let Some(change) = reload.change {
-                    let (list, revoked) = (change.list_number, change.revoked.len());
-                    tracing::info!(
-                        "certificates were loaded anew; revocation list {list}, {revoked} newly revoked"
-                    );
-                    recheck();
-                }
+                // Once more: a request that was under way may have begun a session meanwhile.
+                is_again = change;
             }
         };
         let thread = std::thread::Builder::new().name("certificates".into()).spawn(look)?;
-        Ok(Watch { stop: Some(stop), thread: Some(thread) })
+        Ok(Watch { feed: Feed { words, acts }, thread: Some(thread) })
+    }
+
+    pub fn feed(&self) -> Feed {
+        self.feed.clone()
+    }
+}
+
+/// True: a file has changed.
+fn reload(trust: &Trust) -> bool {
+    let reload = trust.reload_if_changed();
+    if let Some(fault) = reload.fault {
+        tracing::warn!("certificates: {fault}; those of before stay in use");
+    }
+    if let Some(change) = &reload.change {
+        let (list, revoked) = (change.list_number, change.revoked.len());
+        tracing::info!("certificates were loaded anew; revocation list {list}, {revoked} newly revoked");
+    }
+    reload.change.is_some()
+}
+
+/// True: one of the lists is newer.
+fn take_lists(trust: &Trust, lists: &[u8]) -> bool {
+    match trust.set_crl(lists) {
+        Ok(None) => false,
+        Ok(Some(change)) => {
+            let (list, revoked) = (change.list_number, change.revoked.len());
+            tracing::info!("revocation list {list} came with the cluster map, {revoked} newly revoked");
+            if let Err(e) = trust.keep_crl() {
+                tracing::warn!(
+                    "revocation list {list} is not kept for the next start: {e}; let this process write to its folder of certificates"
+                );
+            }
+            true
+        }
+        Err(bad) => {
+            tracing::error!(
+                "the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?"
+            );
+            false
+        }
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        let _ = self.feed.words.send(Word::End);
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {

@@ -76,6 +76,7 @@ fn each_command_says_what_to_copy_where() {
     let revoked = place.done(&format!("revoke {} --reason superseded", &serial[..10]));
     assert!(revoked.contains("revoked client certificate"), "{revoked}");
     assert!(revoked.contains(&format!("scp -p {ca}/crl.pem mds1:/etc/stria/tls/")), "{revoked}");
+    assert!(revoked.contains("stria cluster publish --mgs NID"), "{revoked}");
     assert!(place.done("revoke login1").contains("was revoked before"));
     assert!(place.refused("revoke nobody", 2).contains("; `stria cluster list` shows"));
 

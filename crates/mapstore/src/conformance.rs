@@ -48,6 +48,7 @@ pub fn sample(version: u64) -> ClusterMap {
             gids: vec![IdRange { from: 100, to: 600, count: 1 }],
             root: "/a".into(),
         }],
+        crls: wire::codec::Bytes(vec![0x30, 0x01, 0x00]),
     }
 }
 

@@ -151,6 +151,11 @@ impl Mdt {
         self.core.set_map(map)
     }
 
+    /// Evicts sessions that were used by revoked certificates only (mds-S5). Called after each new revocation list.
+    pub fn end_revoked(&self, is_revoked: &dyn Fn(pki::Serial) -> bool) {
+        self.core.end_revoked(is_revoked);
+    }
+
     /// Makes everything durable that was acknowledged so far.
     pub fn flush(&self) -> Result<(), Fault> {
         self.core.flush().map(|_| ())

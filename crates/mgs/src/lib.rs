@@ -5,25 +5,27 @@
 //!
 //! mgs-M1: a change is stored before it is answered.
 //! mgs-M2: secrets go to certificates of servers and administrators only. Without TLS a peer that claims to be a server is believed.
+//! mgs-M3: a revocation list counts at the management service itself as soon as it is stored.
 
 mod random;
 mod state;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use mapstore::{FileStore, MapStore, StoreError};
 use net::{Answer, Line, Service};
 use parking_lot::Mutex;
-use pki::Role;
+use pki::{Role, Trust};
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{
     ChangeNodemaps, ChangeNodemapsReply, ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap, GetMapReply,
-    Heartbeat, HeartbeatReply, PlanRemoval, Register, Remove,
+    Heartbeat, HeartbeatReply, PlanRemoval, PublishCrl, Register, Remove,
 };
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
+use wire::object::Mac;
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
 
@@ -39,11 +41,16 @@ struct Watchers {
     prune_at: usize,
 }
 
+/// Gives a map's revocation lists to the process.
+type TakeLists = Box<dyn Fn(&ClusterMap) + Send + Sync>;
+
 /// A running management service; add it to a `net::Hub` as `MGS`.
 pub struct Mgs {
     state: Mutex<State>,
     /// Processes that are told of a newer map.
     watchers: Mutex<Watchers>,
+    /// Its certificates, and the function that takes the lists of a map.
+    certificates: OnceLock<(Arc<Trust>, TakeLists)>,
     /// Time zero of its clock.
     begun: Instant,
 }
@@ -71,6 +78,7 @@ impl Mgs {
         Ok(Arc::new(Mgs {
             state: Mutex::new(state),
             watchers: Mutex::new(Watchers { lines: vec![], prune_at: 64 }),
+            certificates: OnceLock::new(),
             begun: Instant::now(),
         }))
     }
@@ -83,6 +91,13 @@ impl Mgs {
     /// The present map, with secrets.
     pub fn map(&self) -> ClusterMap {
         self.state.lock().map().clone()
+    }
+
+    /// Lets administrators publish revocation lists, which `trust` verifies. `take` gets the map of now, and each one with new lists (mgs-M3).
+    pub fn judge_by(&self, trust: Arc<Trust>, take: impl Fn(&ClusterMap) + Send + Sync + 'static) {
+        take(self.state.lock().map());
+        let is_first = self.certificates.set((trust, Box::new(take))).is_ok();
+        assert!(is_first, "a process has one set of certificates");
     }
 
     fn now_ms(&self) -> u64 {
@@ -123,6 +138,12 @@ impl Mgs {
                 state.change_nodemaps(&req)?;
                 Ok(ChangeNodemapsReply { version: state.map().version })
             }),
+            PublishCrl::CALL => self.answer::<PublishCrl>(body, |state, req, _| {
+                let certificates = self.certificates.get();
+                let reply = state.publish_crl(&req, certificates.map(|(trust, _)| &**trust))?;
+                certificates.iter().for_each(|(_, take)| take(state.map()));
+                Ok(reply)
+            }),
             CreateFs::CALL => self.answer::<CreateFs>(body, |state, req, _| state.create_fs(&req)),
             PlanRemoval::CALL => {
                 self.answer::<PlanRemoval>(body, |state, req, now_ms| state.plan_removal(&req, now_ms))
@@ -130,8 +151,9 @@ impl Mgs {
             Remove::CALL => self.answer::<Remove>(body, |state, req, now_ms| state.remove(&req, now_ms)),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
-            KeepAlive::CALL => self
-                .answer::<KeepAlive>(body, |_, _, _| Ok(KeepAliveReply { mode: 0, outbox: 0, notices: 0 })),
+            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| {
+                Ok(KeepAliveReply { mode: 0, outbox: 0, notices: 0, ticket: Mac::default() })
+            }),
             TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
             other => {
                 let why = format!("the management service does not know call {other:#06x}");

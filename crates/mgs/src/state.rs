@@ -3,13 +3,14 @@
 use mapstore::{MapStore, StoreError};
 use mgmt::{
     Fresh, Reports, apply_create_fs, apply_register, apply_removal, change_routes, next_states, nodemap,
-    plan_removal, refuse_second_copy,
+    plan_removal, publish_crls, refuse_second_copy,
 };
-use types::Fault;
+use pki::Trust;
+use types::{Code, Fault};
 use wire::map::{ClusterMap, Nodemap};
 use wire::mgmt::{
     ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply,
-    Register, RegisterReply, Remove, RemoveReply,
+    PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply,
 };
 
 use crate::{fault, random};
@@ -82,6 +83,36 @@ impl State {
             "nodemaps were changed"
         );
         Ok(())
+    }
+
+    /// Puts the lists into the map if this cluster's CAs signed them (pki-T4). `is_new` in the answer: the map has changed.
+    pub fn publish_crl(
+        &mut self,
+        request: &PublishCrl,
+        trust: Option<&Trust>,
+    ) -> Result<PublishCrlReply, Fault> {
+        let invalid = |why: String| Fault::new(Code::Invalid, why);
+        let trust = trust.ok_or_else(|| {
+            invalid("the management service has no certificate, so it can verify no revocation list".into())
+        })?;
+        // As many as file systems may come until the change is stored.
+        let count = self.map.file_systems.len() + 1;
+        let keys = (0..count).map(|_| random::secret()).collect::<Result<Vec<_>, _>>()?;
+        let keys = request.rotate_keys.then_some(&keys[..]);
+        let published =
+            |map: &ClusterMap| trust.publish(&map.crls, &request.crls).map_err(|e| invalid(e.to_string()));
+        self.change(|map| {
+            let lists = published(map)?;
+            Ok(publish_crls(map, &lists.crls, keys)?.map(|next| (next, ())))
+        })
+        .and_then(|changed| {
+            let number = published(&self.map)?.number;
+            if changed.is_some() {
+                let has_new_keys = request.rotate_keys;
+                tracing::warn!(number, has_new_keys, "a revocation list was published");
+            }
+            Ok(PublishCrlReply { version: self.map.version, number, is_new: changed.is_some() })
+        })
     }
 
     pub fn create_fs(&mut self, request: &CreateFs) -> Result<CreateFsReply, Fault> {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use mapstore::MemoryStore;
 use net::{Fabric, Hub, Peer, rpc};
 use types::{Buf, Epoch, NodeId};
+use wire::codec::Bytes;
 use wire::map::{Nodemap, Squash};
-use wire::mgmt::RemovalKind;
+use wire::mgmt::{PublishCrlReply, RemovalKind};
 
 use super::*;
 
@@ -315,4 +316,89 @@ fn only_a_servers_certificate_registers_and_the_key_goes_to_servers_and_administ
         assert_eq!(code, Code::Ok, "{role}");
         assert_eq!(body.windows(16).any(|some| *some == secret.0), knows, "{role}");
     }
+}
+
+/// A CA directory that goes with its owner.
+struct Office {
+    authority: pki::Authority,
+    dir: std::path::PathBuf,
+}
+
+impl Office {
+    fn new() -> Office {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("stria-mgs-office-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (cluster, host) = ("alpha".parse().unwrap(), "mgs".parse().unwrap());
+        let authority = pki::Authority::init(&dir, &cluster, &host, std::time::SystemTime::now()).unwrap();
+        Office { authority, dir }
+    }
+    fn trust(&self) -> Arc<Trust> {
+        Trust::load(&self.authority.node_dir(Role::Server, &"mgs".parse().unwrap())).unwrap()
+    }
+    /// The lists after one more certificate was revoked.
+    fn next_lists(&mut self) -> Vec<u8> {
+        let now = std::time::SystemTime::now();
+        let node = "login".parse().unwrap();
+        let record = self.authority.issue(Role::Client, &node, 30, now).unwrap();
+        self.authority.revoke(&record.serial.to_string(), None, pki::Reason::Retired, now).unwrap();
+        self.authority.lists().unwrap()
+    }
+}
+
+impl Drop for Office {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn publish(peer: &dyn Peer, crls: &[u8], rotate_keys: bool) -> Result<PublishCrlReply, Fault> {
+    ask(peer, &PublishCrl { crls: Bytes(crls.to_vec()), rotate_keys })
+}
+
+#[test]
+fn m3_a_published_list_is_in_the_map_and_given_to_the_process() {
+    let (mgs, peer) = fresh();
+    ask(&*peer, &target(true, 1)).expect("registered");
+    let mut office = Office::new();
+    let trust = office.trust();
+    let first = office.authority.lists().unwrap();
+    assert_eq!(publish(&*peer, &first, false).unwrap_err().code, Code::Invalid, "nothing verifies it");
+    let taken: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let take = taken.clone();
+    mgs.judge_by(trust.clone(), move |map| take.lock().push(map.crls.to_vec()));
+    // 1. A list, twice.
+    let version = mgs.map().version;
+    let reply = publish(&*peer, &first, false).unwrap();
+    assert_eq!(reply, PublishCrlReply { version: version + 1, number: 1, is_new: true });
+    assert_eq!(publish(&*peer, &first, true).unwrap(), PublishCrlReply { is_new: false, ..reply });
+    // 2. A newer one. Then the older one, and no list, change nothing.
+    let key = || mgs.map().file_systems[0].secret;
+    let before = key();
+    let second = office.next_lists();
+    assert_eq!(publish(&*peer, &second, false).unwrap().number, 2);
+    for bad in [&first[..], b"hello", &second[1..]] {
+        let fault = publish(&*peer, bad, true).unwrap_err();
+        assert_eq!(fault.code, Code::Invalid, "{fault}");
+    }
+    let map = get(&*peer, 0, false).expect("sent");
+    assert_eq!((&*map.crls, map.version), (&second[..], version + 2), "clients get the lists");
+    assert_eq!(key(), before);
+    // 3. With keys.
+    let third = office.next_lists();
+    publish(&*peer, &third, true).unwrap();
+    assert_ne!(key(), before);
+    assert_ne!(key(), Uuid::default());
+    assert_eq!(*taken.lock(), [vec![], first.clone(), first, second, third.clone()]);
+    // 4. A start anew gives the process the list of its map.
+    let store = MemoryStore::default();
+    let mut map = mgs.map();
+    map.version = 1;
+    store.compare_and_swap(0, &map).unwrap();
+    let again = Mgs::over(Box::new(store)).unwrap();
+    let taken: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let take = taken.clone();
+    again.judge_by(trust, move |map| take.lock().push(map.crls.to_vec()));
+    assert_eq!(*taken.lock(), [third]);
 }

@@ -387,6 +387,9 @@ fn refused(error: &rustls::Error) -> Gone {
     if let Some(why) = pki::Refused::of(error) {
         return Gone::Refused(told(why));
     }
+    if pki::Refused::by_peer(error) == Some(pki::Refused::Revoked) {
+        return Gone::Refused(crate::REVOKED_HERE.into());
+    }
     if let Some(why) = pki::Refused::by_peer(error) {
         return Gone::Refused(format!("it refuses this node's certificate: {why}"));
     }

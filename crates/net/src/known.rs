@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use pki::{Identity, Owner, Role};
+use pki::{Identity, Owner, Role, Serial};
 use socket2::Socket;
 
 use crate::socket::Gone;
@@ -14,6 +14,8 @@ use crate::socket::Gone;
 pub struct Sender {
     pub role: Role,
     pub owner: Owner,
+    /// Of its certificate, by which revocation names it.
+    pub serial: Serial,
 }
 
 /// The place that a request comes from.
@@ -49,7 +51,7 @@ pub struct Known {
 
 impl Known {
     pub fn new(identity: Identity) -> Known {
-        let sender = Sender { role: identity.role, owner: identity.owner() };
+        let sender = Sender { role: identity.role, owner: identity.owner(), serial: identity.serial };
         Known { identity, sender, is_refusal_told: AtomicBool::new(false) }
     }
     pub fn identity(&self) -> &Identity {

@@ -95,6 +95,17 @@ pub enum NetError {
     NoAnswer { peer: String, why: String },
 }
 
+/// The reason of a peer that has this node's certificate on its revocation list.
+pub(crate) const REVOKED_HERE: &str = "it refuses this node's certificate, which is revoked";
+
+impl NetError {
+    /// The peer's revocation list has this node's certificate. Another try by the same certificate has no better end.
+    pub fn is_revoked(&self) -> bool {
+        let (NetError::NotSent { why, .. } | NetError::NoAnswer { why, .. }) = self;
+        why.contains(REVOKED_HERE)
+    }
+}
+
 /// A client end: one target on one node.
 ///
 /// Call `send`, then `receive` with the same call; between them other requests may be sent, so that one thread keeps many targets busy.

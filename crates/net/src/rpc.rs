@@ -22,6 +22,11 @@ impl RpcError {
     pub fn is_definite(&self) -> bool {
         matches!(self, RpcError::Net(NetError::NotSent { .. }))
     }
+
+    /// See `NetError::is_revoked`.
+    pub fn is_revoked(&self) -> bool {
+        matches!(self, RpcError::Net(e) if e.is_revoked())
+    }
 }
 
 /// A target's answer: the frame's header, the reply's head, and the reply body or the fault in its place.

@@ -1,15 +1,21 @@
 //! The OST's place in the cluster: its file system, the capability key, its mirror's epoch.
+//!
+//! oss-P8: from the map on that has another key, no capability and no ticket by the key of before counts.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use types::{Code, Epoch, Fault, FsId, TargetId, Uuid};
+use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
 
 use crate::Core;
 
 /// The registration's result.
+#[derive(Clone)]
 pub struct Joined {
+    /// Of the map that had the key.
+    pub version: u64,
     pub fs: FsId,
     pub fs_uuid: Uuid,
     /// Key of the MACs of capabilities.
@@ -27,6 +33,7 @@ impl Core {
         let me = reply.map.target(reply.target).ok_or_else(|| missing(format!("target {}", reply.target)))?;
         let fs = reply.map.fs(me.fs).ok_or_else(|| missing(format!("file system {}", me.fs)))?;
         let joined = Joined {
+            version: reply.map.version,
             fs: fs.id,
             fs_uuid: fs.uuid,
             secret: fs.secret,
@@ -41,6 +48,30 @@ impl Core {
         self.set_nodemaps(&reply.map);
         *self.joined.write() = Some(Arc::new(joined));
         Ok(())
+    }
+
+    /// Takes a newer map: nodemaps, and the key (oss-P8).
+    pub fn set_map(&self, map: &ClusterMap) {
+        self.set_nodemaps(map);
+        let mut joined = self.joined.write();
+        let Some(before) = joined.clone().filter(|before| map.version > before.version) else { return };
+        let Some(secret) = map.fs(before.fs).map(|fs| fs.secret) else { return };
+        // Clients get maps without keys.
+        let is_new = secret != before.secret && secret != Uuid::default();
+        *joined = Some(Arc::new(Joined {
+            version: map.version,
+            secret: if is_new { secret } else { before.secret },
+            ..(*before).clone()
+        }));
+        drop(joined);
+        if !is_new {
+            return;
+        }
+        tracing::warn!(version = map.version, "the key of capabilities has changed; clients fetch new ones");
+        // A request by an earlier capability could not be replayed after a crash.
+        if let Err(error) = self.store.flush() {
+            tracing::warn!(%error, "changes of before the new key are not durable yet");
+        }
     }
 
     /// The first registration names the target. Every later one must give the same name.

@@ -166,9 +166,14 @@ impl Ost {
         self.core.join(reply)
     }
 
-    /// Takes a newer cluster map, for its nodemaps.
+    /// Takes a newer cluster map, for its nodemaps and the key of capabilities.
     pub fn set_map(&self, map: &ClusterMap) {
-        self.core.set_nodemaps(map);
+        self.core.set_map(map);
+    }
+
+    /// Ends sessions that were used by revoked certificates only (oss-P7). Called after each new revocation list.
+    pub fn end_revoked(&self, is_revoked: &dyn Fn(pki::Serial) -> bool) {
+        self.core.end_revoked(is_revoked);
     }
 
     /// Makes all acknowledged requests durable.

@@ -130,13 +130,9 @@ impl Core {
         drop(state);
         for session in banned {
             tracing::warn!(session = session.0, "a nodemap bans the node of a session, which ends");
-            if let Err(error) = self.store.end_session(session) {
+            if let Err(error) = self.end_session(session) {
                 tracing::warn!(session = session.0, %error, "the session could not be ended; its requests are refused");
-                continue;
             }
-            self.ranges.forget(session);
-            self.owners.forget(session);
-            self.guests.forget(session);
         }
     }
 }

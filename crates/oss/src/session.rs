@@ -57,8 +57,17 @@ impl Core {
         if k.session != SessionId(0) {
             self.store.slot(k.session, 0).ok_or_else(|| unknown(k.session))?;
         }
-        KeepAliveReply { mode: 0, outbox: 0, notices: 0 }.put(reply);
+        KeepAliveReply { mode: 0, outbox: 0, notices: 0, ticket: Mac::default() }.put(reply);
         Ok(Served::READ)
+    }
+
+    /// Ends a session, and gives back what it holds.
+    pub fn end_session(&self, session: SessionId) -> Result<(), store::StoreError> {
+        self.store.end_session(session)?;
+        self.ranges.forget(session);
+        self.owners.forget(session);
+        self.guests.forget(session);
+        Ok(())
     }
 
     /// A client may end its own session; a server (session 0) may end any. A session that is already gone is fine: the request may come
@@ -68,10 +77,7 @@ impl Core {
             let detail = format!("session {} cannot end session {}", ctx.head.session, d.session);
             return Err(Fault::new(Code::Access, detail));
         }
-        self.store.end_session(d.session)?;
-        self.ranges.forget(d.session);
-        self.owners.forget(d.session);
-        self.guests.forget(d.session);
+        self.end_session(d.session)?;
         Empty {}.put(reply);
         Ok(Served::READ)
     }

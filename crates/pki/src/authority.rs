@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rcgen::{KeyPair, PublicKeyData};
-use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
 use crate::ca::Ca;
 use crate::identity::{Identity, Name, Role, Serial};
@@ -178,6 +178,16 @@ impl Authority {
     /// Number of the newest revocation list.
     pub fn list_number(&self) -> u64 {
         self.issued.list_number
+    }
+
+    /// The revocation lists, for [`Trust::set_crl`](crate::Trust::set_crl) of any node.
+    pub fn lists(&self) -> Result<Vec<u8>, AuthorityError> {
+        let text = self.folder.must_read(CRL_PEM)?;
+        let mut bytes = Vec::new();
+        for list in CertificateRevocationListDer::pem_slice_iter(text.as_bytes()) {
+            bytes.extend_from_slice(&list.map_err(|e| self.folder.damaged(CRL_PEM, e.to_string()))?);
+        }
+        Ok(bytes)
     }
 
     pub fn dir(&self) -> &Path {

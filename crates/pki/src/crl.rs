@@ -66,6 +66,17 @@ impl List {
     }
 }
 
+/// The serials that lists name. No signature is verified.
+pub fn serials(lists: &[u8]) -> BTreeSet<Serial> {
+    let mut serials = BTreeSet::new();
+    for list in der::split(lists).unwrap_or_default() {
+        let Ok(list) = BorrowedCertRevocationList::from_der(list) else { continue };
+        let revoked = (&list).into_iter().filter_map(Result::ok);
+        serials.extend(revoked.filter_map(|revoked| Serial::from_der(revoked.serial_number)));
+    }
+    serials
+}
+
 /// The newest list of each CA, in the order of the bundle.
 #[derive(Clone, Debug, Default)]
 pub struct Lists(Vec<Option<Arc<List>>>);
@@ -100,6 +111,12 @@ impl Lists {
 
     pub fn is_revoked(&self, serial: Serial) -> bool {
         self.iter().any(|list| list.serials.contains(&serial))
+    }
+
+    /// Lists of one CA, in both.
+    pub fn pairs<'l>(&'l self, other: &'l Lists) -> impl Iterator<Item = (&'l List, &'l List)> {
+        let both = self.0.iter().zip(&other.0);
+        both.filter_map(|(a, b)| Some((a.as_deref()?, b.as_deref()?)))
     }
 
     /// The highest number.

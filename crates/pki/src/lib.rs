@@ -7,6 +7,7 @@
 //! list, has both usages, and has exactly one URI, which names this cluster.
 //! pki-T2: the revocation list of a CA is replaced only by one with a higher number and that CA's signature.
 //! pki-T3: a folder that cannot be used changes nothing, except that a newer revocation list in it counts.
+//! pki-T4: the cluster map's lists are replaced by an administrator's only if this cluster's CAs signed them and each number rises.
 //! pki-R1: a role may make the calls that `may.rs` lists for it, and no others. Only a server's certificate serves.
 //! pki-A1: a command that is killed at any point leaves a CA directory in its old or its new state; the next command completes it.
 //! pki-A2: the serial of a certificate is used once, and numbers of revocation lists rise.
@@ -18,6 +19,7 @@ mod der;
 mod facts;
 mod identity;
 mod may;
+mod publish;
 mod refused;
 mod trust;
 
@@ -25,13 +27,14 @@ pub use authority::{
     Authority, AuthorityError, CA_DAYS, Leftover, Listed, NODE_DAYS, NODE_DAYS_MAX, Reason, Record,
     Revocation, Revoked, State,
 };
-pub use crl::BadList;
+pub use crl::{BadList, serials};
 pub use identity::{BadIdentity, Identity, Name, Owner, Role, Serial};
 pub use may::{may, refusal};
+pub use publish::{NotPublished, Published};
 pub use refused::Refused;
 pub use trust::{
-    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why, circuit_name,
-    server_name,
+    ALPN, ALPN_CIRCUIT, CA_PEM, CRL_MAP_PEM, CRL_PEM, Change, Fault, NODE_KEY, NODE_PEM, Reload, Trust, Why,
+    circuit_name, server_name,
 };
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ rows! {
     ADMINS:
         object::{DamageClear, ScrubControl},
         mdt::{EvictSession},
-        mgmt::{ChangeNodemaps, ChangeRoutes, CreateFs, PlanRemoval, Remove},
+        mgmt::{ChangeNodemaps, ChangeRoutes, CreateFs, PlanRemoval, PublishCrl, Remove},
         router::{RouterStat, RouterDrain},
         check::{Repair, CopyOut},
         changelog::{RegisterConsumer, DeregisterConsumer, ReadChanges, AckChanges};
@@ -148,6 +148,7 @@ mod tests {
             "ChangeRoutes",
             "CreateFs",
             "PlanRemoval",
+            "PublishCrl",
             "Remove",
             "RouterStat",
             "RouterDrain",

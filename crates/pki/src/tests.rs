@@ -3,5 +3,6 @@
 mod hammered;
 mod handshakes;
 pub mod kit;
+mod published;
 mod reloads;
 mod rotation;

@@ -6,6 +6,7 @@
 mod folder;
 mod verifier;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,9 +21,10 @@ use crate::crl::{BadList, Lists};
 use crate::der;
 use crate::facts::Facts;
 use crate::identity::{Identity, Name, Serial};
+use crate::publish::{NotPublished, Published};
 use crate::refused::Refused;
 use crate::unix;
-pub use folder::{CA_PEM, CRL_PEM, Fault, NODE_KEY, NODE_PEM, Why};
+pub use folder::{CA_PEM, CRL_MAP_PEM, CRL_PEM, Fault, NODE_KEY, NODE_PEM, Why};
 use folder::{Found, Stamps};
 use verifier::Verifier;
 
@@ -163,6 +165,31 @@ impl Trust {
     pub fn set_crl(&self, bytes: &[u8]) -> Result<Option<Change>, BadList> {
         let _seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         self.swap_lists(&der::split(bytes).ok_or(BadList::Malformed)?)
+    }
+
+    /// Keeps the lists in the folder, so that they count at the next start without a management service. Nothing is written if the folder
+    /// has them.
+    pub fn keep_crl(&self) -> io::Result<()> {
+        let _seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = self.facts.load();
+        let none = Lists::default().with([[0u8; 0]; 0], &facts.cas).unwrap_or_default();
+        let file = folder::read_lists(&self.dir).ok().and_then(|lists| none.with(lists, &facts.cas).ok());
+        let kept = folder::with_kept(&self.dir, &file.unwrap_or(none), &facts.cas);
+        match kept.with(facts.lists.iter().map(|list| &list.der), &facts.cas) {
+            Ok(newest) if !newest.is_same(&kept) => folder::keep(&self.dir, &newest),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if a revocation list names the serial.
+    pub fn is_revoked(&self, serial: Serial) -> bool {
+        self.facts.load().lists.is_revoked(serial)
+    }
+
+    /// The lists for the cluster map that has `known`, after an administrator gave `given` (pki-T4).
+    pub fn publish(&self, known: &[u8], given: &[u8]) -> Result<Published, NotPublished> {
+        let facts = self.facts.load();
+        crate::publish::publish(&facts.lists, &facts.cas, known, given)
     }
 
     /// With `seen` locked.

@@ -2,7 +2,7 @@
 
 use types::*;
 
-use crate::codec::{bodies, numbered};
+use crate::codec::{Bytes, bodies, numbered};
 
 bodies! {
     ClusterMap {
@@ -17,6 +17,8 @@ bodies! {
         routes: Vec<Route>,
         /// Treatment of clients by certificate or address.
         nodemaps: Vec<Nodemap>,
+        /// Revocation lists of the cluster's CAs, in DER, one after another; empty: none was published.
+        crls: Bytes,
     }
     /// Treatment of the nodes that it matches. A node takes the first match in the order of priority, then name. An empty text matches all.
     Nodemap {
@@ -151,6 +153,7 @@ impl ClusterMap {
             ids_used: IdsUsed::none(),
             routes: vec![],
             nodemaps: vec![],
+            crls: Bytes::default(),
         }
     }
     /// True if the mirror was in the map and its last target was removed. False for one that is newer than this map.

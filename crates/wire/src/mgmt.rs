@@ -2,7 +2,7 @@
 
 use types::*;
 
-use crate::codec::{bodies, calls, numbered};
+use crate::codec::{Bytes, bodies, calls, numbered};
 use crate::map::{ClusterMap, Nodemap, Route};
 
 bodies! {
@@ -33,6 +33,11 @@ bodies! {
     /// Takes nodemaps out of the map and adds others, in one step. One to be removed must be there unchanged.
     ChangeNodemaps { remove: Vec<Nodemap>, add: Vec<Nodemap> }
     ChangeNodemapsReply { version: u64 }
+    /// Puts revocation lists into the map: in DER, one after another. Each list that is newer than the map's takes its place.
+    /// `rotate_keys`: they revoke a node that knows the keys of capabilities, so all file systems get other keys with them.
+    PublishCrl { crls: Bytes, rotate_keys: bool }
+    /// `number`: that of the newest list in the map. `is_new`: the map has changed.
+    PublishCrlReply { version: u64, number: u64, is_new: bool }
     /// Asks what a removal takes out of the map. Nothing is changed. `name`: a name, or an id in decimal digits.
     PlanRemoval { kind: RemovalKind, name: String, force: bool }
     /// `refused`: why it is not carried out now; otherwise `token` confirms it. `targets` are those that leave the map, or keep their node in it.
@@ -63,4 +68,5 @@ calls! {
     0x0412 CreateFs => CreateFsReply, read;
     0x0420 ChangeRoutes => ChangeRoutesReply, read;
     0x0430 ChangeNodemaps => ChangeNodemapsReply, read;
+    0x0440 PublishCrl => PublishCrlReply, read;
 }

@@ -72,6 +72,8 @@ bodies! {
         /// The session's outbox, and the number of its newest notice (`wire::notice`): a lost notice shows. OSTs send 0.
         outbox: u64,
         notices: u64,
+        /// As in `AttachReply`, by the key of now. OSTs send zeros.
+        ticket: Mac,
     }
     /// Ends a session: its orphans are removed.
     Detach { session: SessionId }

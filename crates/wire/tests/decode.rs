@@ -53,7 +53,7 @@ macro_rules! all_types {
                 object::LockRange, object::UnlockRange, object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
-                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, router::RouterStat, router::RouterDrain,
+                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, mgmt::PublishCrl, router::RouterStat, router::RouterDrain,
                 mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,

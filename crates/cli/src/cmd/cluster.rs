@@ -1,8 +1,10 @@
 //! `stria cluster`: the CA of a cluster, and the certificates of its nodes.
 //!
-//! Each command works in the CA directory only, and ends with the lines that carry its result to the hosts.
+//! Each command works in the CA directory, and ends with the lines that carry its result to the hosts. With --mgs, revocation lists go to the
+//! cluster map at once.
 
 mod list;
+mod publish;
 mod told;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use clap::{Args, Subcommand};
 use pki::{Authority, AuthorityError, Leftover, NODE_DAYS, NODE_DAYS_MAX, Name, Reason, Record, Role};
 
 use crate::exit::{Exit, Failure};
+use crate::reach::Service;
 use crate::shell;
 
 /// Issue, revoke and renew the certificates of a cluster's nodes.
@@ -33,6 +36,7 @@ enum Verb {
     AddNode(AddNode),
     Issue(Issue),
     Revoke(Revoke),
+    Publish(publish::Publish),
     Rotate(Rotate),
     List(List),
 }
@@ -85,10 +89,10 @@ struct Issue {
     at: At,
 }
 
-/// Revoke the certificates of a node, or one by its serial. Peers refuse them as soon as they have the new list.
+/// Revoke the certificates of a node, or one by its serial. With --mgs the cluster refuses them at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: stria cluster revoke login1 --reason key-compromise
+Example: stria cluster revoke login1 --reason key-compromise --mgs 10.0.0.5@tcp
 Example: stria cluster revoke 3fa91c02d4")]
 struct Revoke {
     /// Name of a node, or the first digits of a serial (8 at least), as `stria cluster list` shows it.
@@ -100,6 +104,9 @@ struct Revoke {
     /// Why, for the list and for people.
     #[arg(long, default_value = "unspecified", value_parser = reasons())]
     reason: Reason,
+    /// Put the new revocation list into the map of this management service: NID[,NID...]. Needs an administrator's certificate.
+    #[arg(long, value_name = "NID", value_parser = Service::parse)]
+    mgs: Option<Service>,
     #[command(flatten)]
     at: At,
 }
@@ -170,6 +177,7 @@ impl Cluster {
             Verb::AddNode(c) => issue(&c.at, c.role, &c.node, c.life.days, now),
             Verb::Issue(c) => issue(&c.at, c.role, &c.node, c.life.days, now),
             Verb::Revoke(c) => c.run(now),
+            Verb::Publish(c) => c.run(now),
             Verb::Rotate(c) if c.finish => c.finish(now),
             Verb::Rotate(c) => c.begin(now),
             Verb::List(c) => list::run(&c.at.open()?, c.json, now),
@@ -215,11 +223,16 @@ impl Revoke {
         let name = |r: &Record| format!("{} certificate {} of {}", r.role, r.serial.short(), r.node);
         revoked.before.iter().for_each(|r| outln!("{} was revoked before", name(r)));
         revoked.now.iter().for_each(|r| outln!("revoked {}", name(r)));
+        if let Some(service) = &self.mgs {
+            return publish::run(&authority, service, now);
+        }
         if !revoked.now.is_empty() {
             let number = authority.list_number();
             outln!(
-                "next: servers read revocation list {number} from their folder; a process takes it within a second:"
+                "next: put revocation list {number} into the cluster map, so that all refuse them at once:"
             );
+            outln!("  stria cluster publish --mgs NID{}", told::dir_option(authority.dir()));
+            outln!("  or copy it to the servers; a process takes it within a second:");
             told::copy_files(&authority, &["crl.pem"], Some(Role::Server), now);
         }
         Ok(Exit::Done)
@@ -252,6 +265,10 @@ impl Rotate {
         });
         outln!("next: every host forgets the earlier CA:");
         told::copy_files(&authority, &["crl.pem", "ca.pem"], None, now);
+        outln!(
+            "      and the cluster map gets its list: stria cluster publish --mgs NID{}",
+            told::dir_option(authority.dir())
+        );
         Ok(Exit::Done)
     }
 }

@@ -27,7 +27,7 @@ use crate::serve::register::{MgsPeers, Wait, check_name, gave_up, wait_for};
 use crate::serve::servers::{Node, Role, Servers};
 use crate::serve::{device, host_name, prepare_process};
 use crate::stop::{self, Event, Manner};
-use crate::tls::{self, Part, Watch};
+use crate::tls::{self, Feed, Part, Watch};
 use types::Size;
 
 /// Time between two looks for a signal while connecting.
@@ -55,8 +55,12 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
     let mut servers = Servers::with_trust(trust.clone());
     let mgs = mgs::Mgs::open(&config.dir)
         .with_context(|| format!("the cluster map in {}", config.dir.display()))?;
-    servers.serve_mgs(mgs);
-    let (server, _watch) = listen(&config.listen, &servers, trust)?;
+    servers.serve_mgs(mgs.clone());
+    let (server, watch) = listen(&config.listen, &servers, trust.clone())?;
+    if let (Some(trust), Some(watch)) = (trust, &watch) {
+        let feed = watch.feed();
+        mgs.judge_by(trust, move |map| feed.take(map));
+    }
     tracing::info!(nid = %server.nid(), dir = %config.dir.display(), "management service is ready");
     serve_until_stopped(&events);
     server.stop();
@@ -142,7 +146,8 @@ fn targets(
     servers.ost.store = at.store;
     servers.open_logs(at.logs)?;
     // 1. Listen before registering: the kernel may choose the port, and the MGS must learn it.
-    let (server, _watch) = listen(at.listen, &servers, trust)?;
+    let (server, watch) = listen(at.listen, &servers, trust)?;
+    servers.feed = watch.as_ref().map(Watch::feed);
     let mgs_nids = at
         .mgs
         .iter()
@@ -292,14 +297,15 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     let trust = tls::trust(wish.tls.as_deref(), Part::Mount)?;
     let fabric = Fabric::with_trust(None, trust.clone());
     wish.options.nets.clone().or_environment()?.apply(&fabric);
-    let _watch = match trust {
+    let watch = match trust {
         Some(trust) => {
             let fabric = fabric.clone();
             Some(Watch::start(trust, move || fabric.recheck())?)
         }
         None => None,
     };
-    let (client, mut heart) = connect_unless_stopped(wish, fabric, sender, &events)?;
+    let (client, mut heart) =
+        connect_unless_stopped(wish, fabric, watch.as_ref().map(Watch::feed), (sender, &events))?;
     on_ready();
     let manner = serve_mount(&client, &events);
     heart.stop();
@@ -318,8 +324,8 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
 fn connect_unless_stopped(
     wish: MountWish,
     fabric: Arc<Fabric>,
-    sender: Sender<Event>,
-    events: &Receiver<Event>,
+    feed: Option<Feed>,
+    (sender, events): (Sender<Event>, &Receiver<Event>),
 ) -> anyhow::Result<(Client, Heart)> {
     let (connecting, what) = (fabric.clone(), format!("mount {}", wish.source));
     let (done, result) = mpsc::channel();
@@ -330,7 +336,7 @@ fn connect_unless_stopped(
     let limit = retry.max(reach::ANSWER_WAIT_MAX);
     let tells = awaited.clone();
     std::thread::Builder::new().name("connect".into()).spawn(move || {
-        let client = connect(&wish, connecting, sender, &tells);
+        let client = connect(&wish, (connecting, feed), sender, &tells);
         // After a signal there is no receiver; dropping a mount that was just made unmounts it.
         let _ = done.send(client);
     })?;
@@ -386,7 +392,7 @@ impl Awaited {
 
 fn connect(
     wish: &MountWish,
-    fabric: Arc<Fabric>,
+    (fabric, feed): (Arc<Fabric>, Option<Feed>),
     sender: Sender<Event>,
     awaited: &Awaited,
 ) -> anyhow::Result<(Client, Heart)> {
@@ -407,7 +413,9 @@ fn connect(
     let mounted: Arc<OnceLock<Arc<client::Fs>>> = Arc::default();
     let (following, known_version) = (mounted.clone(), map.version);
     let to_follow = fabric.clone();
+    feed.iter().for_each(|feed| feed.take(&map));
     let on_map = Box::new(move |map: &ClusterMap| {
+        feed.iter().for_each(|feed| feed.take(map));
         to_follow.set_map(map);
         following.get().into_iter().for_each(|fs| fs.set_map(map.clone()));
     });

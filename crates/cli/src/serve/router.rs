@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ use crate::reach::MGS;
 use crate::serve::prepare_process;
 use crate::serve::register::MgsPeers;
 use crate::serve::role::{keep_files_private, serve_until_stopped};
-use crate::tls::{self, Part, Watch};
+use crate::tls::{self, Feed, Part, Watch};
 
 /// The control socket in the router's directory.
 pub const SOCKET: &str = "router.sock";
@@ -62,7 +62,7 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
     // 2. Circuits.
     let router = Router::start(RouterSettings {
         listen: config.listen.clone(),
-        trusts: trusts.clone(),
+        trusts,
         allows_plain: clusters.iter().any(|cluster| cluster.trust.is_none()),
         circuits_max: (config.circuits_max as usize).min(circuits_of_files()),
         policy: Arc::new(Judge(clusters.clone())),
@@ -73,9 +73,18 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
     })?);
     // 3. Its own upkeep.
     let mut watches = Vec::new();
-    for trust in trusts {
-        let router = router.clone();
-        watches.push(Watch::start(trust, move || router.recheck())?);
+    for cluster in clusters.iter() {
+        let Some(trust) = &cluster.trust else { continue };
+        let (router, fabric) = (router.clone(), cluster.fabric.clone());
+        let watch = Watch::start(trust.clone(), move || {
+            router.recheck();
+            fabric.recheck();
+        })?;
+        // The map of before is known already.
+        watch.feed().lists(&cluster.known.read().crls);
+        let is_first = cluster.feed.set(watch.feed()).is_ok();
+        assert!(is_first, "a cluster has one set of certificates");
+        watches.push(watch);
     }
     let keepers: Vec<Keeper> = clusters.iter().map(Keeper::start).collect::<Result<_, _>>()?;
     let sampler = Sampler::start(router.clone())?;
@@ -111,6 +120,8 @@ struct Cluster {
     /// Where its last map is kept.
     path: PathBuf,
     known: RwLock<Known>,
+    /// Looks after its certificates.
+    feed: OnceLock<Feed>,
     /// Rung for a look out of turn.
     bell: Bell,
     looks: Mutex<Looks>,
@@ -124,6 +135,8 @@ struct Known {
     /// The file systems of the nodes, and none for routers.
     nids: HashMap<String, Vec<FsId>>,
     names: HashMap<FsId, String>,
+    /// Revocation lists.
+    crls: Vec<u8>,
 }
 
 #[derive(Default)]
@@ -166,6 +179,7 @@ impl Cluster {
             gateways,
             path: dir.join(format!("map-{label}")),
             known: RwLock::default(),
+            feed: OnceLock::new(),
             bell: Bell::default(),
             looks: Mutex::default(),
             looked: Condvar::new(),
@@ -199,7 +213,9 @@ impl Cluster {
             known.nids.entry(route.gateway.clone()).or_default();
         }
         known.names = map.file_systems.iter().map(|fs| (fs.id, fs.name.clone())).collect();
+        known.crls = map.crls.to_vec();
         *self.known.write() = known;
+        self.feed.get().iter().for_each(|feed| feed.take(map));
     }
 
     /// Asks for a newer map, and keeps it.

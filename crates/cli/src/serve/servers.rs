@@ -20,6 +20,7 @@ use crate::serve::device::{self, Blank, Expected, Found};
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::register::{Announcement, MgsPeers, new_uuid};
 use crate::stop::Event;
+use crate::tls::Feed;
 
 /// An MDT or OST that this process serves.
 #[derive(Clone)]
@@ -99,6 +100,8 @@ pub struct Servers {
     mgs: Option<Arc<mgs::Mgs>>,
     last: Option<RegisterReply>,
     heart: Option<Heart>,
+    /// Looks after the certificates of this process.
+    pub feed: Option<Feed>,
 }
 
 impl Servers {
@@ -120,6 +123,7 @@ impl Servers {
             mgs: None,
             last: None,
             heart: None,
+            feed: None,
         }
     }
 
@@ -154,6 +158,7 @@ impl Servers {
         self.hub.set_node(reply.node);
         self.fabric.set_node(reply.node);
         self.fabric.set_map(&reply.map);
+        self.feed.iter().for_each(|feed| feed.take(&reply.map));
         target.join(&reply, self.fabric.clone()).with_context(|| format!("join with {shown}"))?;
         self.hub.add(reply.target, target.service());
         tracing::info!(device = %shown, target = %reply.target, index = reply.index, "serving");
@@ -212,12 +217,20 @@ impl Servers {
     pub fn beat(&mut self, mgs: MgsPeers) -> anyhow::Result<()> {
         let Some(reply) = &self.last else { return Ok(()) };
         let (fabric, hub, targets) = (self.fabric.clone(), self.hub.clone(), self.targets.clone());
+        let feed = self.feed.clone();
+        if let Some(feed) = &feed {
+            let targets = targets.clone();
+            feed.also(move |trust| targets.iter().for_each(|(_, target)| target.end_revoked(trust)));
+        }
         self.heart = Some(Heart::start(Beat {
             mgs,
             node: Some(reply.node),
             targets: self.targets.iter().map(|(id, _)| *id).collect(),
             known_version: reply.map.version,
-            on_map: Box::new(move |map| tell(&fabric, &hub, &targets, map)),
+            on_map: Box::new(move |map| {
+                tell(&fabric, &hub, &targets, map);
+                feed.iter().for_each(|feed| feed.take(map));
+            }),
         })?);
         Ok(())
     }
@@ -286,6 +299,13 @@ impl Target {
         match self {
             Target::Mdt(t) => t.clone(),
             Target::Ost(t) => t.clone(),
+        }
+    }
+    fn end_revoked(&self, trust: &Trust) {
+        let is_revoked = |serial| trust.is_revoked(serial);
+        match self {
+            Target::Mdt(t) => t.end_revoked(&is_revoked),
+            Target::Ost(t) => t.end_revoked(&is_revoked),
         }
     }
     fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {

@@ -36,6 +36,9 @@ use crate::session::slots::{Sendable, Slots};
 const TURN_WAIT: Duration = Duration::from_secs(2);
 /// Pause between two requests for the turn. The MDT waits in each of them too.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
+/// Wait for another ticket after a refusal: some keep-alives.
+const TICKET_WAIT_MAX: Duration = Duration::from_secs(4);
+const TICKET_LOOK_EACH: Duration = Duration::from_millis(20);
 /// Longest wait for a line within an attach.
 const LISTEN_MAX: Duration = Duration::from_secs(1);
 /// A client that replays reports its progress this often.
@@ -175,6 +178,7 @@ impl Link {
             Ok((answer, _, Ok(reply))) => {
                 if self.is_mdt && answer.incarnation == incarnation {
                     self.id.sharing.heard(since, reply.mode);
+                    *self.id.ticket.lock() = (session, reply.ticket);
                     if self.id.ear.is_due(&reply) {
                         self.listen(&*peer, deadline);
                     }
@@ -575,8 +579,32 @@ impl Link {
                 self.lost_contact();
                 Err(Attempt::Again(fault))
             }
+            Ok((_, _, Err(fault))) if fault.code == Code::Access && self.has_other_ticket(&req, deadline) => {
+                Err(Attempt::Again(fault))
+            }
             Ok((_, _, Err(fault))) => Err(Attempt::Final(fault)),
+            // client-KY2
+            Err(e) if e.is_revoked() => {
+                Err(Attempt::Final(Fault::new(Code::Access, format!("{}: {e}", self.describe()))))
+            }
             Err(e) => Err(Attempt::Again(self.timeout(&e.to_string()))),
+        }
+    }
+
+    /// client-KY3: a ticket by an earlier key is refused. The MDT gives one by the key of now with each answer to a keep-alive.
+    fn has_other_ticket(&self, refused: &Attach, deadline: Instant) -> bool {
+        if self.is_mdt {
+            return false;
+        }
+        self.id.alive.ring();
+        let until = deadline.min(Instant::now() + TICKET_WAIT_MAX);
+        loop {
+            if *self.id.ticket.lock() != (refused.session, refused.ticket) {
+                return true;
+            }
+            if !self.wait(TICKET_LOOK_EACH, until) {
+                return false;
+            }
         }
     }
 

@@ -231,6 +231,13 @@ impl<'a, R: Sent> Pending<'a, R> {
                     Read::Refused(fault) => (Ended::Refused(fault.code), fault),
                 },
                 Err(Miss::Link(fault)) => return Err(self.give_up(fault)),
+                // client-KY2: programs are told at once. A new certificate of this node counts from its next call on.
+                Err(Miss::Net(e)) if e.is_revoked() => {
+                    self.link.lost_contact();
+                    self.is_unknown |= matches!(e, NetError::NoAnswer { .. });
+                    let fault = Fault::new(Code::Access, format!("{}: {e}", self.link.describe()));
+                    return Err(self.give_up(fault));
+                }
                 Err(Miss::Net(e)) => {
                     self.link.lost_contact();
                     self.is_unknown |= matches!(e, NetError::NoAnswer { .. });

@@ -1,4 +1,8 @@
 //! Requests to many objects or targets at a time: sends all, then waits for all answers.
+//!
+//! client-KY1: servers hear of another key of capabilities one after another, so tries with a refused capability have pauses.
+//! client-KY2: a refusal of this node's revoked certificate ends a call at once.
+//! client-KY3: an OST's refusal of a ticket by a former key waits for the MDT's next one.
 
 use std::sync::Arc;
 use std::time::Instant;

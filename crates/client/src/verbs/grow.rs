@@ -28,7 +28,7 @@ impl Fs {
     /// log and writes all bytes again.
     pub(crate) fn grow(&self, file: &Arc<File>, deadline: Instant) -> Result<(), Stopped> {
         self.grow_once(file, deadline).map_err(|stopped| match stopped {
-            Stopped::Failed(_) | Stopped::Full { .. } => stopped,
+            Stopped::Failed(_) | Stopped::Full { .. } | Stopped::Refresh(_) => stopped,
             _ => {
                 let why = format!("file {}: its new objects refuse this client", file.fid);
                 Stopped::Failed(Fault::new(Code::Fenced, why))

@@ -25,7 +25,9 @@ use crate::upkeep::room::Tries;
 use crate::verbs::write::{Reach, reach};
 
 /// Most retries of one call. A file that many threads open at once changes its lease as often.
-const RESUMES_MAX: u32 = 64;
+pub(crate) const RESUMES_MAX: u32 = 64;
+/// Of these, tries without a wait.
+const AT_ONCE: u32 = 2;
 
 impl Fs {
     /// Reads up to `len` bytes at `offset`. `into` gets the bytes that the file has there.
@@ -335,6 +337,17 @@ impl Fs {
         Ok(())
     }
 
+    /// client-KY1: servers hear of another key of capabilities one after another. So a capability that was fetched just now may be refused, and
+    /// the next try waits. The first tries do not: most refusals have other causes.
+    pub(crate) fn await_key(&self, file: &File, tries: &Tries, deadline: Instant) {
+        let late = tries.count.saturating_sub(AT_ONCE);
+        if late > 0
+            && let Ok(mdt) = self.mdt(file.fid)
+        {
+            mdt.wait(plan::retry::backoff(late), deadline);
+        }
+    }
+
     /// Prepares another try of a stopped read or write.
     pub(crate) fn resume(
         &self,
@@ -356,10 +369,14 @@ impl Fs {
         match stopped {
             // The lease is confirmed before its next use, which brings the present state of the file.
             Stopped::Refresh(_) | Stopped::NotInline if section.is_among_others() => {
+                self.await_key(file, tries, deadline);
                 file.hold.doubt();
                 Ok(())
             }
-            Stopped::Refresh(refused) => self.refresh(file, refused, deadline),
+            Stopped::Refresh(refused) => {
+                self.await_key(file, tries, deadline);
+                self.refresh(file, refused, deadline)
+            }
             Stopped::NotInline => self.refresh(file, None, deadline),
             Stopped::NeedLayout => match self.grow(file, deadline) {
                 Ok(()) => Ok(()),
@@ -367,12 +384,23 @@ impl Fs {
                     drop(section);
                     self.await_growth(file, (fault, mirrors), tries, deadline)
                 }
+                // Another layout is made, with another capability.
+                Err(Stopped::Refresh(_)) => {
+                    self.await_key(file, tries, deadline);
+                    Ok(())
+                }
                 Err(stopped) => Err(stopped.fault()),
             },
             Stopped::Cut => {
                 drop(section);
                 let _section = self.section(file, To::Change, deadline)?;
-                self.finish_cut(file, deadline)
+                match self.finish_cut(file, deadline) {
+                    Err(fault) if fault.code == Code::Fenced => {
+                        self.await_key(file, tries, deadline);
+                        self.refresh(file, None, deadline)
+                    }
+                    done => done,
+                }
             }
             Stopped::Full { fault, mirrors, seen } => {
                 if self.move_on(&section, (&mirrors, seen), tries)? {

@@ -15,6 +15,7 @@ use crate::cache::hold::To;
 use crate::session::asks::Asks;
 use crate::upkeep::objects::Stopped;
 use crate::upkeep::room::Tries;
+use crate::verbs::read::RESUMES_MAX;
 
 impl Fs {
     /// Sets the size of a file that need not be open.
@@ -51,6 +52,11 @@ impl Fs {
                 Err(Stopped::Full { fault, mirrors, .. }) => {
                     drop(section);
                     self.await_growth(file, (fault, mirrors), &mut tries, deadline)?;
+                }
+                Err(Stopped::Refresh(refused)) if tries.count < RESUMES_MAX && Instant::now() < deadline => {
+                    tries.count += 1;
+                    self.await_key(file, &tries, deadline);
+                    self.refresh(file, refused, deadline)?;
                 }
                 Err(stopped) => return Err(stopped.fault()),
             }

@@ -16,6 +16,7 @@ use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Detach, KeepAlive, KeepAliveReply};
 
 use crate::Core;
+use crate::joined::Joined;
 use crate::records::ids::no_lease;
 use crate::records::look::look_around;
 use crate::sessions::nodemap::Place;
@@ -47,6 +48,12 @@ enum End {
     Dead,
     /// Its client may live, and use its leases until its term is over.
     Evicted,
+}
+
+/// The proof for OSTs that the session is its owner's.
+fn ticket_of(session: &Session, joined: &Joined) -> Mac {
+    let owner = session.holder.as_ref().map_or([0; 16], |holder| holder.owner.0);
+    object::ticket::make(&joined.secret, session.id, owner)
 }
 
 impl Core {
@@ -84,8 +91,7 @@ impl Core {
             self.flush()?;
         }
         let slots = self.executor.lead().slots.sequences(session.id);
-        let owner = session.holder.as_ref().map_or([0; 16], |holder| holder.owner.0);
-        let ticket = object::ticket::make(&joined.secret, session.id, owner);
+        let ticket = ticket_of(&session, &joined);
         Ok(self.attach_reply(session.id, slots, ticket, &place))
     }
 
@@ -106,6 +112,7 @@ impl Core {
         self.wait_for_others(req.client, now)?;
         // 3. A new session.
         let session = self.begin_session(req, answer.peer().as_ref().map(Holder::of), now)?;
+        answer.sender().iter().for_each(|sender| session.serials.note(sender.serial));
         if has_own_locks {
             self.locks.leave_to(session.id);
         }
@@ -246,7 +253,9 @@ impl Core {
                 // mds-L4: an eviction reads the renewal after the session has left the list.
                 self.sessions.check(req.session)?;
                 let (outbox, notices) = (session.notices.id(), session.notices.last());
-                Ok(KeepAliveReply { mode: self.sharers.mode(), outbox, notices })
+                // The key may have changed since the attach, and an OST that starts anew knows the key of now only.
+                let ticket = self.joined().map_or(Mac::default(), |joined| ticket_of(&session, &joined));
+                Ok(KeepAliveReply { mode: self.sharers.mode(), outbox, notices, ticket })
             }
             false => Err(object::slots::unknown(req.session)),
         }

@@ -14,6 +14,7 @@ pub mod makers;
 pub mod nodemap;
 pub mod overdue;
 pub mod owner;
+pub mod serials;
 pub mod shared;
 mod told;
 
@@ -49,6 +50,8 @@ pub struct Session {
     pub claims: Claims,
     /// mds-S3: its owner; `None`: it was begun over a connection without TLS.
     pub holder: Option<Holder>,
+    /// mds-S5: of its owner's certificates.
+    pub serials: serials::Serials,
     seen_ms: AtomicU64,
     /// The entry that began it since this start; its attach is answered once that is flushed.
     pub begun: AtomicU64,
@@ -81,6 +84,7 @@ impl Session {
             name: name[..end].to_string(),
             claims,
             holder: None,
+            serials: serials::Serials::default(),
             seen_ms: AtomicU64::new(now_ms),
             begun: AtomicU64::new(0),
             orphaned: AtomicU64::new(0),

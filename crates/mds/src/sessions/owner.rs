@@ -48,6 +48,7 @@ impl Core {
 
     fn check_owner_of(&self, session: &Session, sender: Sender, answer: &Answer<'_>) -> Result<(), Fault> {
         if session.belongs_to(sender) {
+            session.serials.note(sender.serial);
             return Ok(());
         }
         let holder = session.holder.as_ref().map_or("a client without a certificate", |h| &h.uri);

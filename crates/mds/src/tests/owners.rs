@@ -6,6 +6,7 @@ use disk::Crash;
 use net::{Answer, Known, Service};
 use pki::{Identity, Serial};
 use types::{Buf, Code, Fault, SessionId, Uuid};
+use wire::lock::{Lock, LockKind, LockOutcome, LockSpace, Turn};
 use wire::mdt::{EvictSession, MdtLeases};
 use wire::session::{Attach, Claims, Detach, KeepAlive, TargetStat};
 use wire::{Header, ReplyHead, Request, Wire, decode_reply};
@@ -151,4 +152,32 @@ fn a_server_may_end_what_is_left_of_a_dead_client() {
     let (rig, _, session) = owned();
     ask(&rig, &known("stria://c/server/mds", 1), &Detach { session }, SessionId(0)).unwrap();
     assert!(rig.mdt.core.sessions.get(session).is_none());
+}
+
+#[test]
+fn s5_a_session_ends_with_its_last_good_certificate_and_gives_its_locks_back() {
+    let (rig, _, session) = owned();
+    let lock = |session, number| {
+        let (space, kind, turn) = (LockSpace::Posix, LockKind::Write, Turn { number, floor: 0 });
+        let whole = (0, u64::MAX);
+        let (fid, owner, pid, ticket) = (types::Fid(16), 1, 7, 0);
+        let lock =
+            Lock { fid, space, owner, start: whole.0, end: whole.1, kind, pid, wait: false, ticket, turn };
+        rig.ask(&lock, session).unwrap().outcome
+    };
+    assert_eq!(lock(session, 1), LockOutcome::Granted);
+    // A renewed certificate, beside the former one.
+    ask(&rig, &known("stria://c/client/n", 2), &KeepAlive { session, mode: 0 }, session).unwrap();
+    let end = |revoked: &[u128]| rig.mdt.end_revoked(&|serial| revoked.contains(&serial.0));
+    for revoked in [&[][..], &[9], &[1, 9], &[2, 9]] {
+        end(revoked);
+        assert!(rig.mdt.core.sessions.get(session).is_some(), "{revoked:?}: one of its certificates is good");
+    }
+    end(&[1, 2]);
+    assert!(rig.mdt.core.sessions.get(session).is_none());
+    let other = ask(&rig, &client("m"), &attach(2), SessionId(0)).unwrap().session;
+    assert_eq!(lock(other, 2), LockOutcome::Granted, "the lock is free");
+    let rig = Rig::fresh().0;
+    rig.mdt.end_revoked(&|_| true);
+    assert!(rig.mdt.core.sessions.get(rig.session).is_some(), "a session without a certificate stays");
 }

@@ -117,3 +117,59 @@ fn calls_of_servers_and_administrators_are_refused_to_others_even_with_the_key()
     assert_eq!(ask(&rig, &server, none, &clear).unwrap_err().code, Code::Access, "an administrator's");
     ask(&rig, &head, none, &clear).unwrap();
 }
+
+#[test]
+fn p7_a_session_ends_with_its_last_good_certificate() {
+    let rig = Rig::new();
+    let owner = known("stria://c/client/n");
+    let renewed = Known::new(Identity::parse("stria://c/client/n", Serial(2)).unwrap());
+    ask(&rig, &owner, SESSION, &attach(&owner, SESSION)).unwrap();
+    ask(&rig, &renewed, SESSION, &write_of(rw(), 0, b"x")).unwrap();
+    let end = |revoked: &[u128]| rig.ost.end_revoked(&|serial| revoked.contains(&serial.0));
+    for revoked in [&[][..], &[9], &[1], &[2]] {
+        end(revoked);
+        ask(&rig, &owner, SESSION, &KeepAlive { session: SESSION, mode: 0 }).unwrap();
+    }
+    end(&[1, 2]);
+    assert_eq!(rig.ost.core.owners.count(), 0);
+    assert!(
+        rig.ost.core.store.slot(SESSION, 0).is_none(),
+        "its slots are gone, and its reservations with them"
+    );
+    assert_eq!(ask(&rig, &renewed, SESSION, &Flush {}).unwrap_err().code, Code::Moved);
+}
+
+#[test]
+fn p8_the_key_of_before_counts_no_longer_from_the_map_with_another_one() {
+    let rig = Rig::new();
+    let owner = known("stria://c/client/n");
+    ask(&rig, &owner, SESSION, &attach(&owner, SESSION)).unwrap();
+    ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap();
+    let written = rig.ost.core.store.last_seq();
+    let with = |version, secret| {
+        let mut map = reply_of_mgs().map;
+        (map.version, map.file_systems[0].secret) = (version, secret);
+        rig.ost.set_map(&map);
+    };
+    // A map without keys, as clients get it, and an older one.
+    with(2, Uuid::default());
+    with(1, Uuid([99; 16]));
+    ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap();
+    with(3, Uuid([99; 16]));
+    assert!(
+        rig.ost.core.store.flushed_seq() >= written,
+        "nothing is left to be replayed by the key of before"
+    );
+    let fault = ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap_err();
+    assert_eq!(fault.code, Code::Fenced, "the client opens the file again: {fault}");
+    let admin = Destroy { cap: object::cap::make_admin(&SECRET, u64::MAX), objects: vec![object()] };
+    let fault = ask(&rig, &known("stria://c/server/s"), SessionId(0), &admin).unwrap_err();
+    assert_eq!(fault.code, Code::Fenced, "{fault}");
+    assert_eq!(
+        ask(&rig, &owner, SESSION, &attach(&owner, SESSION)).unwrap_err().code,
+        Code::Access,
+        "its ticket"
+    );
+    let ticket = object::ticket::make(&Uuid([99; 16]), SESSION, owner.sender().owner.0);
+    ask(&rig, &owner, SESSION, &Attach { ticket, ..attach(&owner, SESSION) }).unwrap();
+}

@@ -1,8 +1,8 @@
-//! A node's folder: `ca.pem`, `crl.pem`, `node.pem`, `node.key`.
+//! A node's folder: `ca.pem`, `crl.pem`, `node.pem`, `node.key`; and `crl-map.pem`, which processes write.
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +23,9 @@ pub const CA_PEM: &str = "ca.pem";
 pub const CRL_PEM: &str = "crl.pem";
 pub const NODE_PEM: &str = "node.pem";
 pub const NODE_KEY: &str = "node.key";
-const FILES: [&str; 4] = [CA_PEM, CRL_PEM, NODE_PEM, NODE_KEY];
+/// The lists of the cluster map, as a process of this node kept them.
+pub const CRL_MAP_PEM: &str = "crl-map.pem";
+const FILES: [&str; 5] = [CA_PEM, CRL_PEM, NODE_PEM, NODE_KEY, CRL_MAP_PEM];
 /// Bounds of files, so that a wrong one does not fill the memory: a list of 300,000 serials, and a bundle of hundreds of CAs.
 const LIST_BYTES_MAX: u64 = 16 << 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -146,6 +148,7 @@ impl Found {
         let kept: Vec<&[u8]> = before.iter().map(|list| &list.der[..]).collect();
         let lists = Lists::default().with(&kept, &cas).unwrap_or_default();
         let lists = lists.with(read_lists(dir)?, &cas).map_err(|bad| (CRL_PEM, Why::List(bad)))?;
+        let lists = with_kept(dir, &lists, &cas);
         if lists.missing().is_some() {
             return Err((CRL_PEM, Why::NoList));
         }
@@ -176,6 +179,32 @@ pub fn read_lists(dir: &Path) -> Result<Vec<CertificateRevocationListDer<'static
     let text = bytes(dir, CRL_PEM, LIST_BYTES_MAX)?;
     let all: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&text).collect();
     all.ok().filter(|all| !all.is_empty()).ok_or((CRL_PEM, Why::Empty("revocation list")))
+}
+
+/// These lists, or newer ones that a process kept. Kept lists of another cluster do not count: the folder may have been replaced.
+pub fn with_kept(dir: &Path, lists: &Lists, cas: &[CertificateDer<'_>]) -> Lists {
+    let text = bytes(dir, CRL_MAP_PEM, LIST_BYTES_MAX).unwrap_or_default();
+    let kept = CertificateRevocationListDer::pem_slice_iter(&text).filter_map(Result::ok);
+    kept.fold(lists.clone(), |lists, list| lists.with([list], cas).unwrap_or(lists))
+}
+
+/// Keeps lists for the next start. A crash leaves the file of before or the new one.
+pub fn keep(dir: &Path, lists: &Lists) -> io::Result<()> {
+    let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+    let block =
+        |list: &crate::crl::List| pem::encode_config(&pem::Pem::new("X509 CRL", list.der.clone()), lines);
+    let text: String = lists.iter().map(block).collect();
+    // Several processes of a host share the folder.
+    let fresh = dir.join(format!("{CRL_MAP_PEM}.{}", std::process::id()));
+    let written = File::create(&fresh)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&fresh, dir.join(CRL_MAP_PEM)))
+        .and_then(|()| File::open(dir)?.sync_all());
+    if written.is_err() {
+        // The directory may be read-only, so the file may not be there.
+        let _ = fs::remove_file(&fresh);
+    }
+    written
 }
 
 fn key(dir: &Path, chain: &[CertificateDer<'static>]) -> Result<Arc<CertifiedKey>, (&'static str, Why)> {

@@ -41,6 +41,7 @@ mod pjdfstest;
 mod posix;
 mod programs;
 mod report;
+mod revoke;
 mod routers;
 mod schema;
 mod semantics;
@@ -237,6 +238,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(leases::OWN);
     tests.extend_from_slice(guard::OWN);
     tests.extend_from_slice(cut::OWN);
+    tests.extend_from_slice(revoke::OWN);
     tests.extend_from_slice(tls::OWN);
     tests.extend_from_slice(hosts::OWN);
     tests.extend_from_slice(routers::OWN);
