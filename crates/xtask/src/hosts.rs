@@ -21,7 +21,7 @@ const LOOK_EACH: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Without routers, clients are on all nets, and the file systems take turns among the nets. With routers, clients are on tcp0 only, file
+Without routers, clients are on all nets, and the file systems take turns among the nets, or are on all with --rails. With routers, clients are on tcp0 only, file
 systems on the other nets, and routers on all.
 
 The command and its environment: STRIA_BIN, STRIA_SITE (the directory with configurations and logs), STRIA_MGS, STRIA_TLS (an administrator's
@@ -32,7 +32,7 @@ Example: cargo xtask hosts
 Example: cargo xtask hosts --clients 4 --rate 100 -- fio --directory=... job.fio
 Example: cargo xtask hosts -- sh -c '$ON_c0 $STRIA_BIN status --mgs $STRIA_MGS'")]
 pub struct Settings {
-    /// Nets, tcp0 and so on [default: 1, 2 with routers].
+    /// Nets, tcp0 and so on [default: 1, 2 with routers or rails].
     #[arg(long)]
     nets: Option<usize>,
     /// Client hosts; each mounts every file system.
@@ -47,6 +47,9 @@ pub struct Settings {
     /// Router hosts between the clients' net and the others.
     #[arg(long, default_value_t = 0)]
     routers: usize,
+    /// Every host is on every net, so that servers have several rails. Without routers.
+    #[arg(long)]
+    rails: bool,
     /// Limit of each host's link in MiB/s, each direction by itself [default: none].
     #[arg(long, value_name = "MiB/s")]
     rate: Option<u64>,
@@ -105,9 +108,10 @@ pub fn run(bin: &Path, settings: &Settings) -> Result<()> {
 
 impl Settings {
     fn plan(&self) -> Result<Plan> {
-        let nets = self.nets.unwrap_or(if self.routers > 0 { 2 } else { 1 });
+        let nets = self.nets.unwrap_or(if self.routers > 0 || self.rails { 2 } else { 1 });
         ensure!(nets > 0, "--nets 0: hosts need a net");
         ensure!(self.routers == 0 || nets > 1, "--routers join nets: give --nets 2 or more");
+        ensure!(self.routers == 0 || !self.rails, "--rails and --routers: give one of the two");
         ensure!(
             self.fs > 0 && self.servers > 0,
             "a site needs a file system and a server: --fs 1 --servers 1"
@@ -131,7 +135,8 @@ impl Settings {
             let fs = format!("{CLUSTER}/fs{n}");
             let hosts: Vec<String> =
                 (0..self.servers).map(|m| format!("s{}", n * self.servers + m)).collect();
-            plan = hosts.iter().fold(plan, |plan, host| plan.host(host, &[server_nets[n % used.len()]]));
+            let on = if self.rails { server_nets } else { &server_nets[n % used.len()..][..1] };
+            plan = hosts.iter().fold(plan, |plan, host| plan.host(host, on));
             let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
             plan = plan.fs(&fs, hosts[0], &hosts);
             plan = self.client_hosts().iter().fold(plan, |plan, host| plan.mount(&fs, host));
@@ -289,6 +294,14 @@ mod tests {
     }
 
     #[test]
+    fn with_rails_every_host_is_on_every_net() {
+        let plan = plan(&["--rails", "--fs", "2", "--servers", "1", "--clients", "1"]).unwrap();
+        for host in ["c0", "s0", "s1"] {
+            assert_eq!(plan.nets_of(host).join(" "), "tcp0 tcp1", "{host}");
+        }
+    }
+
+    #[test]
     fn routers_stand_between_the_clients_net_and_the_servers_nets() {
         let plan = plan(&["--routers", "1", "--nets", "3", "--servers", "1", "--clients", "1"]).unwrap();
         let nets = |host| plan.nets_of(host).join(" ");
@@ -300,6 +313,7 @@ mod tests {
     fn a_site_that_cannot_be_is_refused() {
         let refused = |args: &[&str]| plan(args).unwrap_err().to_string();
         assert!(refused(&["--routers", "1", "--nets", "1"]).contains("--nets 2"));
+        assert!(refused(&["--routers", "1", "--rails"]).contains("give one of the two"));
         assert!(refused(&["--nets", "0"]).contains("hosts need a net"));
         assert!(refused(&["--fs", "0"]).contains("needs a file system"));
     }

@@ -66,6 +66,7 @@ enum Task {
     /// Measures the bars of speed on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
     /// `ost`: the OST engine against fio. `mds`: the metadata service against ext4, an echo server and the null file system. These two fail if a
     /// bar is not met. `share`: one mount against two mounts over TCP. Needs root and about 14 GB of disk, or 8 for ost.
+    /// `tls`: the time of a connection with a full handshake and with a resumed session; needs neither.
     Bars {
         #[arg(value_enum)]
         set: BarSet,
@@ -131,6 +132,7 @@ enum BarSet {
     Ost,
     Mds,
     Share,
+    Tls,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -200,6 +202,7 @@ fn main() -> Result<()> {
                 rows,
             })
         }
+        Task::Bars { set: BarSet::Tls, dir, .. } => bars::tls::tls(&bars_dir(dir)),
         Task::Bars { set: BarSet::Share, dir, gib, pairs, .. } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
             let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(12));

@@ -25,7 +25,7 @@ impl Replying<'_> {
     /// The time-outs that the kernel may be given with an answer of this directory. `name`: the name that the answer tells, and true if it is a
     /// directory's; `None`: the answer has attributes only.
     pub fn time_outs(&self, leave: &Leave, name: Option<(&[u8], bool)>) -> TimeOuts {
-        self.fs.id.leased.time_outs(leave, name)
+        self.fs.id.leased.time_outs(leave, name, self.fs.is_shared())
     }
 }
 

@@ -11,6 +11,7 @@ pub mod rows;
 pub mod share;
 pub mod stage;
 pub mod stats;
+pub mod tls;
 pub mod verdicts;
 pub mod warm;
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,8 +12,8 @@ use testkit::hosts::{Part, Plan, Site};
 
 use super::hosts::{FS, site, under_writes};
 use super::semantics::wait_until;
-use super::sys::{ensure_eq, ensure_same};
-use super::{Bench, Needs, Test};
+use super::sys::{ensure_eq, ensure_same, run};
+use super::{Bench, Needs, Test, skip};
 
 pub const OWN: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("routers::files_of_two_clusters_go_through_routers_that_die", routed)),
@@ -92,8 +93,64 @@ fn circuits(rows: &[serde_json::Value]) -> u64 {
     rows.iter().filter_map(|row| row["circuits"].as_u64()).sum()
 }
 
+/// Files of fio are as large as this: a round takes about a second.
+const FIO_SIZE: &str = "--size=8m";
+
+fn need_fio() -> Result<()> {
+    match Command::new("fio").arg("--version").output() {
+        Ok(_) => Ok(()),
+        Err(_) => skip("the load beside the writers needs fio"),
+    }
+}
+
+/// Rounds of fio until `ends`: it writes blocks with checksums, reads all of them and compares.
+fn verify_in(dir: &Path, ends: &AtomicBool, rounds: &AtomicU64) -> Result<()> {
+    while !ends.load(Ordering::SeqCst) {
+        let args = [
+            "--name=verified",
+            "--rw=randwrite",
+            "--bsrange=4k-256k",
+            FIO_SIZE,
+            "--numjobs=2",
+            "--ioengine=psync",
+            "--fallocate=none",
+            "--end_fsync=1",
+            "--verify=crc32c",
+            "--verify_fatal=1",
+            "--do_verify=1",
+            "--verify_state_save=0",
+            "--group_reporting",
+        ];
+        run("fio", &args, dir)?;
+        rounds.fetch_add(1, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+/// As `under_writes`, with fio beside the writers.
+fn under_load(site: &mut Site, what: &str, during: impl FnOnce(&mut Site) -> Result<()>) -> Result<Duration> {
+    let dir = site.mount(FS, "c0")?.join(format!("fio-{}", what.replace(' ', "-")));
+    fs::create_dir(&dir)?;
+    let (ends, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let fio = scope.spawn(|| verify_in(&dir, &ends, &rounds));
+        let stall = under_writes(site, what, |site| {
+            during(site)?;
+            let at = rounds.load(Ordering::SeqCst);
+            // The round that is under way, and a whole one after the event.
+            wait_until("fio goes on", || Ok(fio.is_finished() || rounds.load(Ordering::SeqCst) > at + 1))
+        });
+        ends.store(true, Ordering::SeqCst);
+        // Its error tells more than the writers' one.
+        fio.join().expect("the thread of fio does not panic").with_context(|| what.to_owned())?;
+        println!("       {what}: fio verified {} rounds", rounds.load(Ordering::SeqCst));
+        stall
+    })
+}
+
 /// [S-deadline] [S-kill] Routers are killed, paused, cut off and drained under writes: programs wait, see no error, and lose nothing.
 fn routed(b: &mut Bench) -> Result<()> {
+    need_fio()?;
     let mut site = site(b, plan())?;
     let (alpha, beta) = (site.mount(FS, "c0")?, site.mount(BETA, "c0")?);
 
@@ -134,13 +191,13 @@ fn routed(b: &mut Bench) -> Result<()> {
 
     // 3. A router is killed, and one that is paused answers nothing.
     let (r0, r1) = (Part::router("r0"), Part::router("r1"));
-    let stall = under_writes(&mut site, "a router paused", |site| {
+    let stall = under_load(&mut site, "a router paused", |site| {
         site.freeze(&r1)?;
         std::thread::sleep(Duration::from_secs(4));
         site.thaw(&r1)
     })?;
     ensure!(stall < STALL_MAX, "the stall was {stall:?}");
-    let stall = under_writes(&mut site, "a router killed", |site| site.kill(&r0))?;
+    let stall = under_load(&mut site, "a router killed", |site| site.kill(&r0))?;
     ensure!(stall < STALL_MAX, "the stall was {stall:?}");
     let (code, text) = site.stria("c0", "alpha", &check)?;
     ensure!(code == 1 && text.contains("failed"), "the dead router is named: {text}");
@@ -153,7 +210,7 @@ fn routed(b: &mut Bench) -> Result<()> {
         ensure_eq(code, 0, &text)?;
         wait_until("the drained router has no circuit", || Ok(circuits(&rows(site, "r1")?) == 0))
     };
-    under_writes(&mut site, "a router drained", drain)?;
+    under_load(&mut site, "a router drained", drain)?;
     ensure!(circuits(&rows(&site, "r0")?) > 0, "the other router has the circuits");
 
     // 5. Without a route, and with a certificate that is no router's, the error says what is missing.
@@ -168,6 +225,7 @@ fn routed(b: &mut Bench) -> Result<()> {
 
 /// The link of one of two rails is away: the other one serves, and it comes back.
 fn rails(b: &mut Bench) -> Result<()> {
+    need_fio()?;
     let nets = ["tcp0", "tcp1"];
     let plan = ["c0", "c1", "s0", "s1"].iter().fold(Plan::new(), |plan, host| plan.host(host, &nets));
     let plan =
@@ -194,7 +252,7 @@ fn rails(b: &mut Bench) -> Result<()> {
     for net in nets {
         ensure!(received(&site, net)? > 8 << 20, "rail {net} has its part");
     }
-    let stall = under_writes(&mut site, "a rail lost", |site| {
+    let stall = under_load(&mut site, "a rail lost", |site| {
         site.hosts().link_down("s1", "tcp1")?;
         std::thread::sleep(Duration::from_secs(4));
         Ok(site.hosts().link_up("s1", "tcp1")?)

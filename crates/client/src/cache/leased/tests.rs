@@ -50,8 +50,8 @@ fn is_known(leased: &Leased, name: &[u8]) -> Option<bool> {
 
 fn may(leased: &Leased, leave: &Leave) -> (bool, bool) {
     let _replying = leased.replying(DIR);
-    let TimeOuts { name, attr } = leased.time_outs(leave, Some((b"a", false)));
-    let without_name = leased.time_outs(leave, None);
+    let TimeOuts { name, attr } = leased.time_outs(leave, Some((b"a", false)), false);
+    let without_name = leased.time_outs(leave, None, false);
     assert_eq!((without_name.name, without_name.attr.is_zero()), (Duration::ZERO, attr.is_zero()));
     (!name.is_zero(), !attr.is_zero())
 }
@@ -254,7 +254,7 @@ fn a_notice_waits_for_replies_that_are_being_written() {
     let (leased, done) = (Arc::new(leased()), Arc::new(AtomicU64::new(0)));
     let leave = look(&leased, b"a", 9);
     let replying = leased.replying(DIR);
-    assert!(!leased.time_outs(&leave, None).attr.is_zero());
+    assert!(!leased.time_outs(&leave, None, false).attr.is_zero());
     let thread = {
         let (leased, done) = (leased.clone(), done.clone());
         std::thread::spawn(move || {
@@ -306,7 +306,7 @@ fn with_kernel(is_busy: bool) -> (Leased, Arc<Mutex<Names>>) {
 fn show(leased: &Leased, name: &[u8], is_dir: bool) -> TimeOuts {
     let leave = look(leased, name, 100 + u64::from(name[0]));
     let _replying = leased.replying(leave.dir());
-    leased.time_outs(&leave, Some((name, is_dir)))
+    leased.time_outs(&leave, Some((name, is_dir)), false)
 }
 
 /// How long `does` takes, at least and at most.
@@ -343,6 +343,18 @@ fn a_busy_kernel_delays_a_notice_by_the_time_out_of_the_name() {
     show(&leased, b"a", false);
     takes(|| leased.forget(&[forget(b"a", 0, false)]), NAME_MS / 2, 3 * NAME_MS);
     assert_eq!(told.lock().len(), 1);
+}
+
+/// client-LE5: beside others a call may hold the lock until the name has run out, so that is soon.
+#[test]
+fn beside_other_clients_the_kernel_may_use_a_name_for_a_shorter_time() {
+    let (leased, _) = with_kernel(false);
+    let leave = look(&leased, b"a", 197);
+    let _replying = leased.replying(leave.dir());
+    let outs = |is_shared| leased.time_outs(&leave, Some((b"a", false)), is_shared).name;
+    let (alone, shared) = (outs(false), outs(true));
+    assert!(!shared.is_zero() && shared <= Duration::from_millis(SHARED_NAME_MS));
+    assert!(alone > 2 * shared, "{alone:?}, {shared:?}");
 }
 
 /// The notice would take a working directory from programs, or what is mounted on it.
