@@ -265,6 +265,9 @@ _stria() {
             stria__subcmd__cluster,list)
                 cmd="stria__subcmd__cluster__subcmd__list"
                 ;;
+            stria__subcmd__cluster,publish)
+                cmd="stria__subcmd__cluster__subcmd__publish"
+                ;;
             stria__subcmd__cluster,revoke)
                 cmd="stria__subcmd__cluster__subcmd__revoke"
                 ;;
@@ -285,6 +288,9 @@ _stria() {
                 ;;
             stria__subcmd__cluster__subcmd__help,list)
                 cmd="stria__subcmd__cluster__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__cluster__subcmd__help,publish)
+                cmd="stria__subcmd__cluster__subcmd__help__subcmd__publish"
                 ;;
             stria__subcmd__cluster__subcmd__help,revoke)
                 cmd="stria__subcmd__cluster__subcmd__help__subcmd__revoke"
@@ -627,6 +633,9 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__cluster,list)
                 cmd="stria__subcmd__help__subcmd__cluster__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__cluster,publish)
+                cmd="stria__subcmd__help__subcmd__cluster__subcmd__publish"
                 ;;
             stria__subcmd__help__subcmd__cluster,revoke)
                 cmd="stria__subcmd__help__subcmd__cluster__subcmd__revoke"
@@ -1908,7 +1917,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__cluster)
-            opts="-h --help init add-node issue revoke rotate list help"
+            opts="-h --help init add-node issue revoke publish rotate list help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1948,7 +1957,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__cluster__subcmd__help)
-            opts="init add-node issue revoke rotate list help"
+            opts="init add-node issue revoke publish rotate list help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2018,6 +2027,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__cluster__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__cluster__subcmd__help__subcmd__publish)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2129,8 +2152,30 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__cluster__subcmd__publish)
+            opts="-h --mgs --dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__cluster__subcmd__revoke)
-            opts="-h --role --reason --dir --help"
+            opts="-h --role --reason --mgs --dir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2142,6 +2187,10 @@ _stria() {
                     ;;
                 --reason)
                     COMPREPLY=($(compgen -W "unspecified key-compromise superseded retired" -- "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --dir)
@@ -3548,7 +3597,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__cluster)
-            opts="init add-node issue revoke rotate list"
+            opts="init add-node issue revoke publish rotate list"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3604,6 +3653,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__cluster__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__cluster__subcmd__publish)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -234,14 +234,15 @@ complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_s
 complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from help" -f -a "ack" -d 'The consumer is done with all changes up to NUMBER'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show the consumers, and what is kept for them. Exit code 1 if one has lost changes'
 complete -c stria -n "__fish_stria_using_subcommand changelog; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -s h -l help -d 'Print help'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "init" -d 'Make the CA of a new cluster, and the first certificates: an administrator\'s and a server\'s for this host'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "add-node" -d 'Issue the certificate of a new node: a server, unless --role says otherwise'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "issue" -d 'Issue a certificate again, before it expires or after its key was lost. The earlier one stays valid until it is revoked'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "revoke" -d 'Revoke the certificates of a node, or one by its serial. Peers refuse them as soon as they have the new list'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "rotate" -d 'Make a new CA beside the current one, and issue all valid certificates again; later, with --finish, end the earlier CA'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "list" -d 'Show all certificates. Exit code 1 if one expires within 30 days, or the CA within a year'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke rotate list help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "init" -d 'Make the CA of a new cluster, and the first certificates: an administrator\'s and a server\'s for this host'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "add-node" -d 'Issue the certificate of a new node: a server, unless --role says otherwise'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "issue" -d 'Issue a certificate again, before it expires or after its key was lost. The earlier one stays valid until it is revoked'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "revoke" -d 'Revoke the certificates of a node, or one by its serial. With --mgs the cluster refuses them at once'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "publish" -d 'Put the revocation lists of the CA directory into the cluster map: all servers, routers and mounts take them at once'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "rotate" -d 'Make a new CA beside the current one, and issue all valid certificates again; later, with --finish, end the earlier CA'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "list" -d 'Show all certificates. Exit code 1 if one expires within 30 days, or the CA within a year'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and not __fish_seen_subcommand_from init add-node issue revoke publish rotate list help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from init" -l name -d 'Name of the cluster: a-z, 0-9, \'.\' and \'-\', 63 at most. It stands in every certificate and cannot be changed' -r
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from init" -l node -d 'Name of this host in its certificates [default: its host name]' -r
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from init" -l dir -d 'Directory of the CA' -r -F
@@ -268,8 +269,12 @@ complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_sub
 key-compromise\t''
 superseded\t''
 retired\t''"
+complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from revoke" -l mgs -d 'Put the new revocation list into the map of this management service: NID[,NID...]. Needs an administrator\'s certificate' -r
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from revoke" -l dir -d 'Directory of the CA' -r -F
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from publish" -l mgs -d 'The management service: NID[,NID...]' -r
+complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from publish" -l dir -d 'Directory of the CA' -r -F
+complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from publish" -s h -l help -d 'Print help'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from rotate" -l dir -d 'Directory of the CA' -r -F
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from rotate" -l finish -d 'End the rotation: certificates of the earlier CA count no longer'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from rotate" -l yes -d 'End it although valid certificates of the earlier CA were not issued again'
@@ -280,7 +285,8 @@ complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_sub
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "init" -d 'Make the CA of a new cluster, and the first certificates: an administrator\'s and a server\'s for this host'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "add-node" -d 'Issue the certificate of a new node: a server, unless --role says otherwise'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "issue" -d 'Issue a certificate again, before it expires or after its key was lost. The earlier one stays valid until it is revoked'
-complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revoke the certificates of a node, or one by its serial. Peers refuse them as soon as they have the new list'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revoke the certificates of a node, or one by its serial. With --mgs the cluster refuses them at once'
+complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "publish" -d 'Put the revocation lists of the CA directory into the cluster map: all servers, routers and mounts take them at once'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "rotate" -d 'Make a new CA beside the current one, and issue all valid certificates again; later, with --finish, end the earlier CA'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show all certificates. Exit code 1 if one expires within 30 days, or the CA within a year'
 complete -c stria -n "__fish_stria_using_subcommand cluster; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -822,7 +828,8 @@ complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcom
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "init" -d 'Make the CA of a new cluster, and the first certificates: an administrator\'s and a server\'s for this host'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "add-node" -d 'Issue the certificate of a new node: a server, unless --role says otherwise'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "issue" -d 'Issue a certificate again, before it expires or after its key was lost. The earlier one stays valid until it is revoked'
-complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "revoke" -d 'Revoke the certificates of a node, or one by its serial. Peers refuse them as soon as they have the new list'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "revoke" -d 'Revoke the certificates of a node, or one by its serial. With --mgs the cluster refuses them at once'
+complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "publish" -d 'Put the revocation lists of the CA directory into the cluster map: all servers, routers and mounts take them at once'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "rotate" -d 'Make a new CA beside the current one, and issue all valid certificates again; later, with --finish, end the earlier CA'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from cluster" -f -a "list" -d 'Show all certificates. Exit code 1 if one expires within 30 days, or the CA within a year'
 complete -c stria -n "__fish_stria_using_subcommand help; and __fish_seen_subcommand_from fs" -f -a "create" -d 'Make a file system, to which targets then register in any order. Without it the first MDT with a new name makes its file system'
