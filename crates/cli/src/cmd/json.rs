@@ -24,6 +24,7 @@ const NO_DATA: &[(&str, &str)] = &[
     ("stria-cluster-add-node", "it issues; `stria cluster list -j` shows"),
     ("stria-cluster-issue", "it issues; `stria cluster list -j` shows"),
     ("stria-cluster-revoke", "it revokes; `stria cluster list -j` shows"),
+    ("stria-cluster-publish", "it sends the lists; `stria cluster list -j` shows them"),
     ("stria-cluster-rotate", "it rotates; `stria cluster list -j` shows"),
     ("stria-gateway-nfs-enable", "it sets up; `stria gateway nfs list -j` shows"),
     ("stria-gateway-nfs-disable", "it takes away; `stria gateway nfs list -j` shows"),
