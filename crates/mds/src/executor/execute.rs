@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1 slot: was it carried out already?      2 ids: are enough reserved?    3 the rule, over snapshot + batch + its own changes
-//!   4 free space: may the table grow?        5 one log entry                6 apply, publish, update the slots, report outcomes
+//!   4 free space: may the table grow?        5 one log entry, committed     6 apply, publish, update the slots, report outcomes
 //! ```
 //! The leader of the combining lock (`combining.rs`) does steps 1 to 4 for one request after the other, and steps 5 and 6 once for the batch.
 //!
@@ -11,7 +11,7 @@
 //! mds-E2: the log has all of a batch or none of it.
 //! mds-E3: the order in which rules run is the order of the seqs.
 //! mds-E4: a request that is refused or must wait leaves nothing in the batch.
-//! mds-E5: the leader does no read, no flush and no request to another server; it only appends to the log. A checkpoint of a full log, a reservation of ids and records that are not in
+//! mds-E5: the leader does no read, no flush and no request to another server but the mirror's other member; it only appends to the log. A checkpoint of a full log, a reservation of ids and records that are not in
 //!     memory are waited for by the request's own thread, which then starts over.
 
 use std::cell::Cell;
@@ -33,6 +33,8 @@ use crate::executor::draft::{Draft, to_batch};
 use crate::executor::slots::{Last, Slots, Verdict};
 use crate::joined::Joined;
 use crate::judge::Judged;
+#[cfg(test)]
+use crate::pair::planted;
 use crate::records::ids::Ids;
 use crate::records::ledger::Changelog;
 use crate::records::look::{Trouble, until_loaded};
@@ -51,6 +53,8 @@ pub struct ExecutorState {
     pub changelog: Changelog,
     /// The volume is closed or closing, so nothing may be appended.
     pub closed: bool,
+    /// The MDT stopped while its last entry waited for the other member: the log has that entry, and the state does not.
+    pub is_behind: bool,
     /// The buffer of the last entry, reused for the next.
     pub payload: Vec<u8>,
 }
@@ -463,7 +467,7 @@ impl Core {
 
     /// mds-M7: true if an entry that let a client change objects may be unflushed.
     fn is_change_unflushed(&self) -> bool {
-        self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
+        self.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
 
     /// Steps 1 and 2. `None`: the request is new.
@@ -496,6 +500,7 @@ impl Core {
 
     /// Steps 5 and 6: appends one entry and applies it. Returns the seq of its first operation; 0 if the draft has no change.
     pub fn commit(&self, seat: &mut ExecutorState, draft: Draft<'_>) -> Result<Seq, Stop> {
+        seat.check_open()?;
         let Draft { snap, members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
@@ -527,6 +532,11 @@ impl Core {
         };
         assert!(first > snap.seq(), "mds-M1: an entry follows the state that its rules read");
         assert!(first.0 > self.change_let_by.load(Ordering::Relaxed), "mds-M1: seqs rise");
+        #[cfg(test)]
+        if planted::has(planted::Bug::AppliesEarly) {
+            self.kv.apply(Seq(first.0 + u64::from(ops) - 1), changes.clone());
+        }
+        self.commit_at_both(seat, first, ops)?;
         seat.slots.apply(&members, first, &changes);
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
@@ -549,7 +559,7 @@ impl Core {
         self.leases.gone(removed.into_iter());
         self.kv.apply(last, changes);
         if noted.records > 0 {
-            seat.changelog.add(noted, last, self.volume.flushed_seq());
+            seat.changelog.add(noted, last, self.flushed_seq());
             if self.changes_are_too_long(seat.changelog.bytes()) {
                 self.changes_long.store(true, Ordering::Relaxed);
             }
@@ -605,10 +615,6 @@ impl Core {
 
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Relaxed))
-    }
-
-    pub fn flush(&self) -> Result<Seq, Fault> {
-        self.volume.flush().map_err(|e| self.volume_fault(e))
     }
 
     /// mds-M7: makes every entry durable that let a client change objects. Call it before such a reply leaves.

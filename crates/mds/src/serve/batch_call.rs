@@ -80,7 +80,7 @@ impl Core {
             self.await_makers(head.session, op.call, &op.body)?;
         }
         // 2. Run neighbouring operations of one kind together.
-        let mut answers = Answers::begin(answer, ops.len(), self.volume.flushed_seq());
+        let mut answers = Answers::begin(answer, ops.len(), self.flushed_seq());
         let mut at = 0;
         while at < ops.len() {
             let way = ways[at];
@@ -164,7 +164,7 @@ impl Core {
         {
             carried.iter_mut().for_each(|c| *c = Err(fault.clone()));
         }
-        answers.flushed_seq = self.volume.flushed_seq();
+        answers.flushed_seq = self.flushed_seq();
         let mut carried = carried.into_iter().zip(bodies);
         for refused in refused {
             let outcome = match refused {
