@@ -79,7 +79,7 @@ pub struct Mdt {
 }
 
 /// State that serving threads and background threads share.
-/// Locks are taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
+/// Locks are taken in this order (`pair.rs` has its own): `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
 pub(crate) struct Core {
     /// Itself, for answers that come later.
     me: Weak<Core>,
@@ -164,6 +164,11 @@ impl Mdt {
     /// The other member was declared out. Flushes the whole log; entries are committed by this member alone from here on.
     pub fn go_on_alone(&self) -> Result<(), Fault> {
         self.core.go_on_alone()
+    }
+
+    /// Makes this member's log durable, and not the other one's. A member does so before it asks to go on alone.
+    pub fn flush_own(&self) -> Result<(), Fault> {
+        self.core.flush_own().map(drop)
     }
 
     /// True while an entry waits for the other member, so that all requests are refused with `NotReady`.

@@ -216,10 +216,15 @@ impl Core {
         }
     }
 
+    /// Makes the own log durable, with an entry that waits.
+    pub fn flush_own(&self) -> Result<Seq, Fault> {
+        self.volume.flush().map_err(|e| self.volume_fault(e))
+    }
+
     /// Makes durable what was committed so far, at both members.
     pub fn flush(&self) -> Result<Seq, Fault> {
         let want = self.pair.has();
-        let own = self.volume.flush().map_err(|e| self.volume_fault(e))?;
+        let own = self.flush_own()?;
         self.flush_other(want)?;
         Ok(own.min(self.pair.flushed()))
     }
@@ -280,7 +285,7 @@ impl Core {
 
     pub fn go_on_alone(&self) -> Result<(), Fault> {
         let _one = self.pair.changing.lock();
-        self.volume.flush().map_err(|e| self.volume_fault(e))?;
+        self.flush_own()?;
         self.pair.flushed.store(ALONE, Ordering::Release);
         self.pair.turn_to(None);
         Ok(())

@@ -4,10 +4,11 @@
 //!     if that is the same entry. Earlier ones are refused, since a primary ships one entry at a time.
 //! mds-RP5: a standby that takes over shows an incarnation above all that its mirror ever showed, so that each client attaches anew.
 
+use std::sync::Arc;
+
 use disk::volume::{Volume, VolumeError};
 use kv::{Engine, Tidied};
 use parking_lot::Mutex;
-use std::sync::Arc;
 use types::{Code, Epoch, Fault, Incarnation, Seq};
 
 #[cfg(test)]
@@ -29,12 +30,14 @@ struct Inner {
     state: State,
     /// Of the newest entry that was shipped here: the primary's epoch and incarnation.
     primary: (Epoch, Incarnation),
+    /// The log has an entry that could not be applied. Only a restart helps.
+    is_behind: bool,
 }
 
 impl Standby {
     pub(super) fn new(volume: Volume, state: State, was_clean: bool, settings: Settings) -> Standby {
         let primary = (volume.label().epoch, Incarnation(0));
-        Standby { volume, was_clean, settings, inner: Mutex::new(Inner { state, primary }) }
+        Standby { volume, was_clean, settings, inner: Mutex::new(Inner { state, primary, is_behind: false }) }
     }
 
     pub(super) fn into_parts(self) -> (Volume, State, bool, Settings) {
@@ -55,6 +58,7 @@ impl Standby {
     /// volume failed.
     pub fn append(&self, shipped: &Shipped<'_>) -> Result<Seq, Fault> {
         let inner = &mut *self.inner.lock();
+        inner.check()?;
         let Shipped { epoch, incarnation, first, ops, payload } = *shipped;
         if (epoch, incarnation) < inner.primary {
             let why = format!(
@@ -86,10 +90,12 @@ impl Standby {
         let ready = inner.state.prepare(&*self.settings.rules, entry)?;
         let first = self.append_own(inner, shipped)?;
         inner.primary = (epoch, incarnation);
-        // Only `Abandoned::forget` fails, and then on the medium: the state lacks what the log has.
-        inner.state.apply(first, ready).inspect_err(|fault| {
-            tracing::error!(%fault, "a standby could not apply an entry of its log; restart it");
-        })?;
+        if let Err(fault) = inner.state.apply(first, ready) {
+            // The medium did not show an abandoned range. The log has the entry, so the next start applies it.
+            inner.is_behind = true;
+            tracing::error!(%fault, "a standby could not apply an entry of its log; look at its medium, then restart it");
+            return Err(fault);
+        }
         if let Err(fault) = self.keep_house(inner) {
             // The entry is here all the same. The log goes on until it is full.
             tracing::error!(%fault, "a standby's checkpoint failed; look at its medium");
@@ -126,6 +132,7 @@ impl Standby {
     }
 
     fn checkpoint(&self, inner: &mut Inner) -> Result<(), Fault> {
+        inner.check()?;
         let State { kv, slots, counts, kept } = &mut inner.state;
         kv.settle();
         let (snap, at) = (kv.snapshot(), self.volume.position());
@@ -145,6 +152,7 @@ impl Standby {
     /// Takes over: flushes the whole log, and serves clients in a new life. `above`: the highest incarnation that the map or a primary of this
     /// mirror is known to have shown.
     pub fn promote(self, above: Incarnation) -> Result<Arc<Mdt>, Fault> {
+        self.inner.lock().check()?;
         let above = above.max(self.inner.lock().primary.1);
         #[cfg(test)]
         if planted::has(planted::Bug::KeepsIncarnation) {
@@ -153,6 +161,18 @@ impl Standby {
         let incarnation = self.volume.begin_life(above)?;
         assert!(incarnation > above, "mds-RP5: no client knows this incarnation yet");
         self.serve()
+    }
+}
+
+impl Inner {
+    fn check(&self) -> Result<(), Fault> {
+        match self.is_behind {
+            false => Ok(()),
+            true => Err(Fault::new(
+                Code::NotReady,
+                "this standby could not apply an entry of its log; restart it",
+            )),
+        }
     }
 }
 
