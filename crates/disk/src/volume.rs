@@ -332,8 +332,8 @@ impl Volume {
         Ok(tail.incarnation)
     }
 
-    /// Begins another life of a started volume, whose incarnation is above `above` and above the present one: its owner was a member of a
-    /// mirror that served nobody, and serves from now on. Flushes the log. The caller lets no other thread append meanwhile.
+    /// Begins another life of a started volume, whose incarnation is above `above` and above the present one: its owner was a
+    /// standby of a mirror, and serves clients from now on. Flushes the log. The caller lets no other thread append meanwhile.
     pub fn begin_life(&self, above: Incarnation) -> Result<Incarnation, VolumeError> {
         self.check_started()?;
         // disk-V2: all before the new cut is durable, so that the cut before it is not needed any more.

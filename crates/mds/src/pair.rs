@@ -145,7 +145,7 @@ impl Pair {
                 ),
                 Err(fault) => fault,
             };
-            tracing::warn!(seq = entry.first.0, %fault, "the MDT waits for the other member of its mirror, which did not take a log entry");
+            tracing::warn!(seq = entry.first.0, %fault, "the MDT waits, since the other member of its mirror did not take a log entry");
             if let Err(fault) = self.wait(turn) {
                 break Err(fault);
             }
@@ -260,7 +260,7 @@ impl Core {
             self.pair.turn_to(Some(companion));
             return Ok(());
         }
-        // Alone, a leader waits for nobody. No entry comes between the comparison and the pairing.
+        // An MDT without another member does not wait in `commit`. No entry comes between the comparison and the pairing.
         let seat = self.executor.lead();
         seat.check_open()?;
         let (own, theirs) = (self.volume.last_seq(), companion.last_seq()?);

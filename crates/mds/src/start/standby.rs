@@ -1,4 +1,4 @@
-//! A member of a mirror that has the log and the state of its primary, and serves nobody (decision 0066).
+//! A member of a mirror that has the log and the state of its primary, and serves no client (decision 0066).
 //!
 //! mds-RP4: a standby's log has no gaps: it takes the entry that follows its last one, and no other. It acknowledges its last entry again,
 //!     if that is the same entry. Earlier ones are refused, since a primary ships one entry at a time.
@@ -98,7 +98,7 @@ impl Standby {
         }
         if let Err(fault) = self.keep_house(inner) {
             // The entry is here all the same. The log goes on until it is full.
-            tracing::error!(%fault, "a standby's checkpoint failed; look at its medium");
+            tracing::error!(%fault, "a standby's checkpoint failed; the log goes on until it is full");
         }
         Ok(self.volume.last_seq())
     }
