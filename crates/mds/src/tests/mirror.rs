@@ -13,6 +13,7 @@ use types::*;
 use wire::Header;
 use wire::map::Target;
 use wire::mgmt::RegisterReply;
+use wire::session::{Flush, KeepAlive};
 
 use super::counts::Play;
 use super::crash::Story;
@@ -353,6 +354,25 @@ fn rp3_whatever_was_told_as_flushed_survives_at_both() {
     assert!(is_found(Bug::TellsTheLarger, both_lose_power));
 }
 
+#[test]
+fn rp3_a_flush_fails_unless_both_members_flushed() {
+    let two = Two::fresh();
+    two.rig.make(1, 1, "a").unwrap();
+    *two.link.way.lock() = Way::Cut;
+    two.rig.list();
+    let told = two.rig.told.load(Ordering::SeqCst);
+    assert!(two.rig.ask(&Flush {}, two.rig.session).is_err());
+    two.rig.mdt.flush_own().unwrap();
+    two.rig.list();
+    assert_eq!(two.rig.told.load(Ordering::SeqCst), told, "one member has flushed it");
+    assert!(two.rig.mdt.core.volume.flushed_seq() > Seq(told));
+    *two.link.way.lock() = Way::Open;
+    two.rig.ask(&Flush {}, two.rig.session).unwrap();
+    two.rig.list();
+    assert_eq!(two.rig.told.load(Ordering::SeqCst), two.link.standby.last_seq().0);
+    assert_eq!(two.link.standby.flushed_seq(), two.link.standby.last_seq());
+}
+
 /// The other member is asked, and until it answers a read shows the state before.
 fn reads_beside_an_entry_under_way() {
     let two = Two::fresh();
@@ -389,6 +409,8 @@ fn waits(way: Way, end: impl FnOnce(&Two)) -> (Two, Result<Fid, Fault>) {
         let list = Header { call: rules::LIST, ..Header::default() };
         assert_eq!(two.rig.send(list, &[]).unwrap_err().code, Code::NotReady, "nothing is served meanwhile");
         assert_eq!(two.rig.make(2, 1, "b").unwrap_err().code, Code::NotReady);
+        let alive = KeepAlive { session: two.rig.session, mode: 0 };
+        assert!(two.rig.ask(&alive, two.rig.session).is_ok(), "no session dies of the wait");
         end(&two);
         making.join().unwrap()
     });
