@@ -6,7 +6,7 @@
 //! mds-RP3: "flushed" means flushed by both members. A member is paired only once it has flushed what was told as flushed before, so what
 //!     clients are told never falls.
 //!
-//! An MDT without another member pays one load per entry, and one per reply.
+//! An MDT without another member pays a load and a branch per entry, and the same per request and per reply.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
