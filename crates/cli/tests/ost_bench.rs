@@ -35,8 +35,7 @@ fn bench(device: &Device, words: &str) -> Output {
 fn rows_have_figures_in_every_state() {
     let device = Device::new("rows", 128 << 20);
     let states = "--states fresh,full,aged --age 2000";
-    let out =
-        bench(&device, &format!("--no-fio --pairs 2 --seconds 0.05 --soak-seconds 1 {states} --json"));
+    let out = bench(&device, &format!("--no-fio --pairs 2 --seconds 0.05 --soak-seconds 1 {states} --json"));
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     assert!(String::from_utf8_lossy(&out.stderr).contains("is overwritten"));
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();

@@ -7,7 +7,7 @@
 //! disk-V1: from entry to entry the seq rises by the operations of the entry before, mostly one, and the position by its bytes; a scan
 //!     accepts nothing else. disk-V8: the volume's own flush marks take no seq, so two volumes with the same entries give them the same seqs.
 //! disk-V2: an entry that was once behind a cut tail is never accepted. Each start without a clean stop makes the superblock say
-//!     "from this position on only incarnation ≥ n", durably, before the first append.
+//!     "from this position on only incarnation ≥ n", durably, before the first append. So does each new life of a started volume.
 //! disk-V3: `flushed_seq` is raised only by a device flush that began after the entry was written, and `sealed_seq` only to a
 //!     flushed_seq that is itself durable, in a flushed entry or in the superblock.
 //! disk-V4: the ring never overwrites an entry at or after the log start that either superblock copy names, not even with zeros: appends
@@ -329,6 +329,28 @@ impl Volume {
         self.flushed_seq.store(seq, Ordering::Release);
         self.flushed_pos.store(pos, Ordering::Release);
         self.sealed_seq.store(seq, Ordering::Release);
+        Ok(tail.incarnation)
+    }
+
+    /// Begins another life of a started volume, whose incarnation is above `above` and above the present one: its owner was a
+    /// standby of a mirror, and serves clients from now on. Flushes the log. The caller lets no other thread append meanwhile.
+    pub fn begin_life(&self, above: Incarnation) -> Result<Incarnation, VolumeError> {
+        self.check_started()?;
+        // disk-V2: all before the new cut is durable, so that the cut before it is not needed any more.
+        self.flush()?;
+        let pos = self.position().pos;
+        let next = above.max(self.incarnation());
+        if next.0 >= u32::MAX - 1 {
+            return Err(VolumeError::Malformed("its starts are used up; format it under a new uuid"));
+        }
+        self.commit(|sb| {
+            sb.incarnation = Incarnation(next.0 + 1);
+            sb.cut_pos = pos;
+            sb.cut_incarnation = sb.incarnation;
+        })?;
+        let mut tail = self.tail.lock();
+        assert_eq!(tail.pos, pos, "disk-V2: no entry comes between the old life and the new one");
+        tail.incarnation = self.superblock.lock().incarnation;
         Ok(tail.incarnation)
     }
 

@@ -21,6 +21,7 @@ mod clock;
 mod executor;
 mod joined;
 mod judge;
+mod pair;
 mod records;
 mod reply;
 mod rules;
@@ -49,10 +50,12 @@ use wire::mgmt::RegisterReply;
 pub use clock::{Clock, MachineClock};
 pub use executor::room::usable_bytes;
 pub use judge::{Groups, MachineUsers, Squash, UserDatabase};
+pub use pair::{Companion, Shipped};
 pub use records::record;
 pub use rules::{MetaRules, Rules};
 pub use settings::Settings;
 pub use start::format::FormatSpec;
+pub use start::standby::Standby;
 pub use upkeep::backup;
 
 use executor::{execute, room};
@@ -76,7 +79,7 @@ pub struct Mdt {
 }
 
 /// State that serving threads and background threads share.
-/// Locks are taken in this order: `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
+/// Locks are taken in this order (`pair.rs` has its own): `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
 pub(crate) struct Core {
     /// Itself, for answers that come later.
     me: Weak<Core>,
@@ -125,6 +128,8 @@ pub(crate) struct Core {
     /// The backup in progress.
     copying: Mutex<Option<backup::Copy>>,
     grace: grace::Grace,
+    /// The other member of this MDT's mirror, if it has one.
+    pair: pair::Pair,
 }
 
 impl Mdt {
@@ -154,6 +159,27 @@ impl Mdt {
     /// Evicts sessions that were used by revoked certificates only (mds-S5). Called after each new revocation list.
     pub fn end_revoked(&self, is_revoked: &dyn Fn(pki::Serial) -> bool) {
         self.core.end_revoked(is_revoked);
+    }
+
+    /// From here on the MDT is the primary of a mirror: entries are committed once `companion` has them too (decision 0066). While the MDT
+    /// waits for its other member, this gives it that member again. Refused if the member lacks entries.
+    pub fn pair(&self, companion: Arc<dyn Companion>) -> Result<(), Fault> {
+        self.core.pair_with(companion)
+    }
+
+    /// The other member was declared out. Flushes the whole log; entries are committed by this member alone from here on.
+    pub fn go_on_alone(&self) -> Result<(), Fault> {
+        self.core.go_on_alone()
+    }
+
+    /// Makes this member's log durable, and not the other one's. A member does so before it asks to go on alone.
+    pub fn flush_own(&self) -> Result<(), Fault> {
+        self.core.flush_own().map(drop)
+    }
+
+    /// True while an entry waits for the other member, so that all requests are refused with `NotReady`.
+    pub fn waits_for_companion(&self) -> bool {
+        self.core.pair.waits()
     }
 
     /// Makes everything durable that was acknowledged so far.

@@ -16,6 +16,7 @@ mod limits;
 mod locks;
 mod matrix;
 mod meta_rules;
+pub mod mirror;
 mod nodemap;
 mod opens;
 mod overdue;

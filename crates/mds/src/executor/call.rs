@@ -14,7 +14,7 @@ use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
 
 use crate::Core;
-use crate::executor::execute::Ask;
+use crate::executor::ask::Ask;
 use crate::joined::Joined;
 use crate::judge::Judged;
 use crate::records::overlay::Overlay;

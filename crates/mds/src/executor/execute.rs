@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1 slot: was it carried out already?      2 ids: are enough reserved?    3 the rule, over snapshot + batch + its own changes
-//!   4 free space: may the table grow?        5 one log entry                6 apply, publish, update the slots, report outcomes
+//!   4 free space: may the table grow?        5 one log entry, committed     6 apply, publish, update the slots, report outcomes
 //! ```
 //! The leader of the combining lock (`combining.rs`) does steps 1 to 4 for one request after the other, and steps 5 and 6 once for the batch.
 //!
@@ -11,7 +11,7 @@
 //! mds-E2: the log has all of a batch or none of it.
 //! mds-E3: the order in which rules run is the order of the seqs.
 //! mds-E4: a request that is refused or must wait leaves nothing in the batch.
-//! mds-E5: the leader does no read, no flush and no request to another server; it only appends to the log. A checkpoint of a full log, a reservation of ids and records that are not in
+//! mds-E5: the leader does no read, no flush and no request to another server but the mirror's other member; it only appends to the log. A checkpoint of a full log, a reservation of ids and records that are not in
 //!     memory are waited for by the request's own thread, which then starts over.
 
 use std::cell::Cell;
@@ -27,19 +27,20 @@ use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
 
 use crate::Core;
+use crate::executor::ask::{Ask, OwnAsk};
 use crate::executor::call::{lets_objects_change, refuse_late};
 use crate::executor::combining::{self, Turn};
 use crate::executor::draft::{Draft, to_batch};
 use crate::executor::slots::{Last, Slots, Verdict};
 use crate::joined::Joined;
-use crate::judge::Judged;
+#[cfg(test)]
+use crate::pair::planted;
 use crate::records::ids::Ids;
 use crate::records::ledger::Changelog;
 use crate::records::look::{Trouble, until_loaded};
 use crate::records::overlay::{Layer, Overlay};
 use crate::records::record::{self, Member, Origin};
 use crate::reply::Done;
-use crate::sessions::below::Root;
 use crate::sessions::leases::{Bars, Forgot, Recall};
 use crate::sessions::shared::Doom;
 
@@ -52,6 +53,8 @@ pub struct ExecutorState {
     pub changelog: Changelog,
     /// The volume is closed or closing, so nothing may be appended.
     pub closed: bool,
+    /// The MDT stopped while its last entry waited for the other member: the log has that entry, and the state does not.
+    pub is_behind: bool,
     /// The buffer of the last entry, reused for the next.
     pub payload: Vec<u8>,
 }
@@ -59,29 +62,6 @@ pub struct ExecutorState {
 pub type Executor = combining::CombiningLock<ExecutorState, OwnAsk, Result<Carried, Stop>>;
 pub type Leader<'a> = combining::Leadership<'a, ExecutorState, OwnAsk, Result<Carried, Stop>>;
 type Job = combining::Job<OwnAsk, Result<Carried, Stop>>;
-
-/// A mutating request.
-#[derive(Clone, Copy)]
-pub struct Ask<'a> {
-    pub head: &'a Header,
-    pub body: &'a [u8],
-    pub bulk: &'a [u8],
-    pub judged: Option<&'a Judged>,
-    /// The session's root.
-    pub root: Option<&'a Arc<Root>>,
-    /// What other sessions have forgotten for it.
-    pub forgot: &'a Forgot,
-}
-
-/// A request that owns its bytes, for another thread to run.
-pub struct OwnAsk {
-    pub head: Header,
-    pub body: Vec<u8>,
-    pub bulk: Vec<u8>,
-    pub judged: Option<Judged>,
-    pub root: Option<Arc<Root>>,
-    pub forgot: Forgot,
-}
 
 /// The outcome, and what the request's own thread has to do before it answers.
 #[derive(Debug)]
@@ -467,7 +447,7 @@ impl Core {
 
     /// mds-M7: true if an entry that let a client change objects may be unflushed.
     fn is_change_unflushed(&self) -> bool {
-        self.volume.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
+        self.flushed_seq().0 < self.change_let_by.load(Ordering::Relaxed)
     }
 
     /// Steps 1 and 2. `None`: the request is new.
@@ -500,6 +480,7 @@ impl Core {
 
     /// Steps 5 and 6: appends one entry and applies it. Returns the seq of its first operation; 0 if the draft has no change.
     pub fn commit(&self, seat: &mut ExecutorState, draft: Draft<'_>) -> Result<Seq, Stop> {
+        seat.check_open()?;
         let Draft { snap, members, changes, died, lets_change, noted, .. } = draft;
         if changes.is_empty() {
             return Ok(Seq(0));
@@ -531,6 +512,11 @@ impl Core {
         };
         assert!(first > snap.seq(), "mds-M1: an entry follows the state that its rules read");
         assert!(first.0 > self.change_let_by.load(Ordering::Relaxed), "mds-M1: seqs rise");
+        #[cfg(test)]
+        if planted::has(planted::Bug::AppliesEarly) {
+            self.kv.apply(Seq(first.0 + u64::from(ops) - 1), changes.clone());
+        }
+        self.commit_at_both(seat, first, ops)?;
         seat.slots.apply(&members, first, &changes);
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
@@ -553,7 +539,7 @@ impl Core {
         self.leases.gone(removed.into_iter());
         self.publish(snap, last, changes);
         if noted.records > 0 {
-            seat.changelog.add(noted, last, self.volume.flushed_seq());
+            seat.changelog.add(noted, last, self.flushed_seq());
             if self.changes_are_too_long(seat.changelog.bytes()) {
                 self.changes_long.store(true, Ordering::Relaxed);
             }
@@ -611,10 +597,6 @@ impl Core {
         Epoch(self.epoch.load(Ordering::Relaxed))
     }
 
-    pub fn flush(&self) -> Result<Seq, Fault> {
-        self.volume.flush().map_err(|e| self.volume_fault(e))
-    }
-
     /// mds-M7: makes every entry durable that let a client change objects. Call it before such a reply leaves.
     pub fn flush_let_changes(&self) -> Result<(), Fault> {
         // Acquire: the flush below sees that entry in the log.
@@ -666,21 +648,6 @@ fn run(
     // mds-V1: absent records are reported before the rule's refusal, which may rest on them.
     let changes = txn.finish()?;
     Ok(Ran { reply: reply?, changes, notes })
-}
-
-impl Ask<'_> {
-    fn to_own(self) -> OwnAsk {
-        let Ask { head, body, bulk, judged, root, forgot } = self;
-        let (body, bulk, forgot) = (body.to_vec(), bulk.to_vec(), forgot.clone());
-        OwnAsk { head: *head, body, bulk, judged: judged.cloned(), root: root.cloned(), forgot }
-    }
-}
-
-impl OwnAsk {
-    fn as_ask(&self) -> Ask<'_> {
-        let OwnAsk { head, body, bulk, judged, root, forgot } = self;
-        Ask { head, body, bulk, judged: judged.as_ref(), root: root.as_ref(), forgot }
-    }
 }
 
 impl ExecutorState {

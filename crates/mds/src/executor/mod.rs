@@ -1,5 +1,6 @@
 //! The executor: mutating requests become log entries. `execute.rs` comes first.
 
+pub mod ask;
 pub mod call;
 pub mod combining;
 pub mod draft;

@@ -95,6 +95,16 @@ impl Slots {
         }
     }
 
+    /// True if these members were the last of their slots, with these seqs and replies. Members of ended sessions left nothing.
+    pub fn shows(&self, members: &[Member], first: Seq) -> bool {
+        members.iter().zip(first.0..).all(|(member, seq)| {
+            let Some(Origin { session, slot, sequence }) = member.origin else { return true };
+            let Some(slots) = self.sessions.get(&session) else { return true };
+            let last = Last { sequence, seq: Seq(seq), reply: member.reply.clone() };
+            slots.get(slot as usize) == Some(&Some(last))
+        })
+    }
+
     pub fn begin(&mut self, session: SessionId) {
         self.sessions.entry(session).or_default();
     }

@@ -87,7 +87,7 @@ impl Core {
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
         // A new session is durable before it is used, so that its requests can be replayed after a power loss. One flush serves all
         // clients that attach at the same time.
-        if self.volume.flushed_seq() < Seq(session.begun.load(Ordering::SeqCst)) {
+        if self.flushed_seq() < Seq(session.begun.load(Ordering::SeqCst)) {
             self.flush()?;
         }
         let slots = self.executor.lead().slots.sequences(session.id);
@@ -219,8 +219,8 @@ impl Core {
         AttachReply {
             session,
             slots,
-            flushed_seq: self.volume.flushed_seq(),
-            last_seq: self.volume.last_seq(),
+            flushed_seq: self.flushed_seq(),
+            last_seq: self.committed_seq(),
             session_ttl_ms: self.session_ttl_ms() as u32,
             mode: self.sharers.mode(),
             judges: self.judges() || place.changes_ids(),
@@ -245,8 +245,9 @@ impl Core {
             true => {
                 let session =
                     self.sessions.get(req.session).ok_or_else(|| object::slots::unknown(req.session))?;
-                // A client without a line would not hear what to forget.
-                if session.notices.is_heard() {
+                // A client without a line would not hear what to forget. And while an entry waits, the other member of the mirror may take
+                // over, which recalls nothing from here.
+                if session.notices.is_heard() && !self.pair.waits() {
                     session.renew_lease(self.clock.boot_ms());
                     answer.head.flags |= Flags::NAMES_LEASED;
                 }

@@ -19,8 +19,9 @@ use wire::shared::Enter;
 use wire::{Flags, Header, ReplyHead, Request, Wire};
 
 use crate::Core;
+use crate::executor::ask::OwnAsk;
 use crate::executor::call::Around;
-use crate::executor::execute::{Carried, OwnAsk};
+use crate::executor::execute::Carried;
 use crate::joined::Joined;
 use crate::records::look::{SnapView, until_loaded};
 use crate::reply::parse;
@@ -80,7 +81,7 @@ impl Core {
             self.await_makers(head.session, op.call, &op.body)?;
         }
         // 2. Run neighbouring operations of one kind together.
-        let mut answers = Answers::begin(answer, ops.len(), self.volume.flushed_seq());
+        let mut answers = Answers::begin(answer, ops.len(), self.flushed_seq());
         let mut at = 0;
         while at < ops.len() {
             let way = ways[at];
@@ -172,7 +173,7 @@ impl Core {
         {
             carried.iter_mut().for_each(|c| *c = Err(fault.clone()));
         }
-        answers.flushed_seq = self.volume.flushed_seq();
+        answers.flushed_seq = self.flushed_seq();
         let mut carried = carried.into_iter().zip(bodies);
         for refused in refused {
             let outcome = match refused {

@@ -35,7 +35,7 @@ impl Core {
 
     /// Completes an answer: its head's fields, and the body if `outcome` has it.
     pub fn fill(&self, answer: &mut Answer<'_>, outcome: Result<Option<Done>, Fault>) {
-        let flushed_seq = self.volume.flushed_seq();
+        let flushed_seq = self.flushed_seq();
         debug_assert!(flushed_seq <= self.volume.last_seq(), "only what is in the log is flushed");
         answer.head.epoch = self.epoch();
         answer.head.incarnation = self.incarnation;
@@ -75,6 +75,7 @@ impl Core {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
         }
+        self.check_committing(head.call)?;
         answer.check_role(head.call)?;
         self.check_owner(head.session, answer)?;
         let terms = self.terms_of(head, answer)?;
@@ -141,16 +142,19 @@ impl Core {
         self.check_incarnation(head)?;
         self.sessions.touch(head.session, self.clock.boot_ms());
         let done = || Some(plain(Empty {}));
+        let want = self.pair.has();
         let flushed = self.volume.flush_or_park(|| {
             let (later, me) = (answer.later()?, self.me.clone());
             Some(Box::new(move |flushed| {
                 let Some(core) = me.upgrade() else { return };
-                let outcome = flushed.map(|_| done()).map_err(|e| core.volume_fault(e));
+                let flushed = flushed.map_err(|e| core.volume_fault(e));
+                let outcome = flushed.and_then(|_| core.flush_other(want)).map(|()| done());
                 later.answer(|answer| core.fill(answer, outcome));
             }))
         });
         let Some(flushed) = flushed else { return Ok(None) };
-        flushed.map(|_| done()).map_err(|e| self.volume_fault(e))
+        flushed.map_err(|e| self.volume_fault(e))?;
+        self.flush_other(want).map(|()| done())
     }
 
     pub fn check_session(&self, session: SessionId) -> Result<(), Fault> {

@@ -6,7 +6,8 @@ use wire::shared::{Enter, EnterReply};
 use wire::{Flags, Header, Request, Wire};
 
 use crate::Core;
-use crate::executor::execute::{Ask, Carried};
+use crate::executor::ask::Ask;
+use crate::executor::execute::Carried;
 use crate::reply::{Done, parse, plain, refuse_observer};
 use crate::sessions::leases::Forgot;
 use crate::sessions::nodemap::Terms;

@@ -47,7 +47,7 @@ impl Core {
         let seen = root.map(|root| root.seen(self.roots.now(), true));
         self.await_makers(head.session, head.call, body)?;
         answer.head.flags |= self.lease_of_read(head, body, root)?;
-        ReplyHead::done(Seq(0), self.volume.flushed_seq()).put(&mut answer.body);
+        ReplyHead::done(Seq(0), self.flushed_seq()).put(&mut answer.body);
         let head_bytes = answer.body.len();
         let (judged, doom) = (self.judged(user, terms, head.call, body), Doom::new(&self.sharers));
         // A read adds nothing, so free space does not matter. No read rule draws a lease number or marks a file for unlink.

@@ -2,4 +2,6 @@
 
 pub mod format;
 pub mod recover;
+pub mod replica;
+pub mod standby;
 pub mod workers;

@@ -14,21 +14,28 @@ use crate::bell::Bells;
 use crate::executor::execute::{Executor, ExecutorState};
 use crate::executor::room::Room;
 use crate::joined::shard_of;
+use crate::pair::Pair;
 use crate::records::ids::Ids;
 use crate::records::ledger::Changelog;
 use crate::records::look::{Trouble, look, look_around, until_loaded};
-use crate::records::record;
 use crate::sessions::Load;
 use crate::sessions::locks::Locks;
+use crate::start::replica::Entry;
+use crate::start::standby::Standby;
 use crate::start::workers::Workers;
-use crate::upkeep::abandoned::Abandoned;
 use crate::upkeep::checkpoint::{State, empty_on, read_state};
-use crate::upkeep::counts::changed;
 use crate::{Core, Mdt, Records, Settings};
 
 impl Mdt {
     /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Mdt>, Fault> {
+        Standby::open(disk, settings)?.serve()
+    }
+}
+
+impl Standby {
+    /// Steps 1 to 3: log and state of the MDT on `disk`.
+    pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Standby, Fault> {
         // 1. The medium.
         let volume = Volume::open(disk)?;
         let label = volume.label();
@@ -39,10 +46,17 @@ impl Mdt {
             ));
         }
         // 2. The checkpoint, and the log behind it.
-        let State { kv, mut slots, counts, kept } = restore(&settings, &volume)?;
+        let state = restore(&settings, &volume)?;
         // 3. Start: all that was replayed is durable now, and the incarnation is new unless the stop was clean.
         let was_clean = volume.was_clean();
-        let incarnation = volume.start()?;
+        volume.start()?;
+        Ok(Standby::new(volume, state, was_clean, settings))
+    }
+
+    /// Serves clients in the life that the volume has.
+    pub(super) fn serve(self) -> Result<Arc<Mdt>, Fault> {
+        let (volume, State { kv, mut slots, counts, kept }, was_clean, settings) = self.into_parts();
+        let (label, incarnation) = (volume.label(), volume.incarnation());
         // 4. State that follows from the table.
         check_formatted(&settings, &kv)?;
         // A session whose record is lost counts as ended without a detach.
@@ -78,6 +92,7 @@ impl Mdt {
                 ids,
                 changelog,
                 closed: false,
+                is_behind: false,
                 payload: Vec::new(),
             }),
             sharers: crate::sessions::shared::Sharers::new(&sessions.ids()),
@@ -102,6 +117,7 @@ impl Mdt {
             walks: Default::default(),
             copying: Mutex::new(None),
             grace: Default::default(),
+            pair: Pair::default(),
             volume,
             settings,
         });
@@ -129,75 +145,42 @@ impl Mdt {
 /// The state of the checkpoint with the log replayed.
 fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
     let empty = empty_on(volume, settings.cache_bytes)?;
-    let State { kv, mut slots, mut counts, kept } = match volume.checkpoint_reader()? {
+    let mut state = match volume.checkpoint_reader()? {
         Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
         None => {
             let (slots, counts, kept) = Default::default();
             State { kv: empty, slots, counts, kept }
         }
     };
-    let (mut unreadable, mut fault) = (None, None);
-    volume.replay(&mut |entry| match record::decode(entry.payload) {
-        // The volume counts seqs by `entry.ops`, and members get theirs by `r.ops`. They must agree.
-        Ok(r) if entry.ops != r.ops() => {
-            let (ops, members) = (entry.ops, r.members.len());
-            unreadable.get_or_insert(format!("log entry {}: {ops} operations, {members} members", entry.seq));
-            Verdict::Cut
-        }
-        Ok(r) => {
-            if settings.rules.counts() {
-                match look(&kv, &mut |view| counts.learn(view, changed(&r.changes))) {
-                    Ok(learned) => counts.add(learned),
-                    // The request that needs the record reports its damage, and fsck finds wrong sums.
-                    Err(f) if f.code == Code::Damaged => {}
-                    Err(f) => {
-                        fault.get_or_insert(f);
-                        return Verdict::Cut;
-                    }
-                }
-            }
-            if let Err(f) = until_loaded(&kv, &mut || kv.admits(r.changes.keys()).map_err(Trouble::Absent)) {
-                fault.get_or_insert(f);
-                return Verdict::Cut;
-            }
-            let abandoned = match Abandoned::by(&r.changes) {
-                Ok(abandoned) => {
-                    abandoned.map(|given| (given, r.changes.keys().copied().collect::<Vec<_>>()))
-                }
-                Err(why) => {
-                    unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
-                    return Verdict::Cut;
-                }
-            };
-            slots.apply(&r.members, entry.seq, &r.changes);
-            let last = Seq(entry.seq.0 + u64::from(r.ops()) - 1);
-            kv.apply(last, r.changes);
-            if let Some((given, put)) = abandoned
-                && let Err(f) = given.forget(&kv, last, &put)
-            {
-                fault.get_or_insert(f);
-                return Verdict::Cut;
-            }
+    let mut fault = None;
+    volume.replay(&mut |entry| {
+        match Entry::decode(entry.payload, entry.ops).map_err(|why| unreadable(entry.seq, &why)).and_then(
+            |read| {
+                let ready = state.prepare(&*settings.rules, read)?;
+                state.apply(entry.seq, ready)
+            },
+        ) {
             // No other thread runs yet, so leaves are evicted here.
-            while kv.tidy() != Tidied::Done {}
-            Verdict::Keep
-        }
-        Err(why) => {
-            unreadable.get_or_insert(format!("log entry {}: {why}", entry.seq));
-            Verdict::Cut
+            Ok(()) => {
+                while state.kv.tidy() != Tidied::Done {}
+                Verdict::Keep
+            }
+            Err(f) => {
+                fault.get_or_insert(f);
+                Verdict::Cut
+            }
         }
     })?;
     // The entry's checksum is right, so this is no torn write: a newer program wrote it, or it is damage. Cutting the log here would lose
     // acknowledged changes.
-    if let Some(fault) = fault {
-        return Err(fault);
+    match fault {
+        None => Ok(state),
+        Some(fault) => Err(fault),
     }
-    match unreadable {
-        None => Ok(State { kv, slots, counts, kept }),
-        Some(why) => {
-            Err(Fault::new(Code::Damaged, format!("{why}; open the MDT with the program that wrote it")))
-        }
-    }
+}
+
+fn unreadable(seq: Seq, why: &str) -> Fault {
+    Fault::new(Code::Damaged, format!("log entry {seq}: {why}; open the MDT with the program that wrote it"))
 }
 
 fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {

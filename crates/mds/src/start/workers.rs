@@ -54,6 +54,7 @@ impl Workers {
     /// Refuses further requests and waits for the threads to end.
     pub fn stop(&self, core: &Core) {
         core.stopping.store(true, Ordering::Release);
+        core.pair.stop();
         core.bells.flush.ring();
         core.bells.checkpoint.ring();
         core.bells.purge.ring();
@@ -82,7 +83,7 @@ impl Core {
             Err(VolumeError::LogFull { used, .. }) => self.checkpoint_below(used)?,
             other => other.map(|_| ()).map_err(|e| self.volume_fault(e))?,
         }
-        if !self.volume.is_all_flushed() {
+        if !self.volume.is_all_flushed() || self.flushed_seq() < self.volume.flushed_seq() {
             self.flush()?;
         }
         Ok(())

@@ -13,8 +13,8 @@ use crate::records::look::{SnapView, look};
 
 /// An acknowledged operation, as its client keeps it, and the name space after it.
 #[derive(Clone)]
-struct Op {
-    seq: Seq,
+pub struct Op {
+    pub seq: Seq,
     call: u16,
     slot: u32,
     sequence: u32,
@@ -24,24 +24,25 @@ struct Op {
 }
 
 /// A client that acts at random and remembers.
-struct Story {
+#[derive(Clone)]
+pub struct Story {
     random: SplitMix,
-    ops: Vec<Op>,
+    pub ops: Vec<Op>,
     sequences: [u32; 4],
     given: BTreeSet<Fid>,
 }
 
 impl Story {
-    fn new(seed: u64) -> Story {
+    pub fn new(seed: u64) -> Story {
         Story { random: SplitMix::new(seed), ops: vec![], sequences: [0; 4], given: BTreeSet::new() }
     }
 
-    fn names(&self) -> BTreeMap<String, Fid> {
+    pub fn names(&self) -> BTreeMap<String, Fid> {
         self.ops.last().map(|o| o.after.clone()).unwrap_or_default()
     }
 
     /// One random operation, compared with the model.
-    fn step(&mut self, rig: &Rig) {
+    pub fn step(&mut self, rig: &Rig) {
         let name = format!("n{}", self.random.below(20));
         let call = if self.random.below(3) < 2 { rules::MAKE } else { rules::REMOVE };
         let slot = self.random.below(4) as u32;
@@ -76,7 +77,7 @@ impl Story {
 
     /// After a crash: the state is that after the last surviving operation, and nothing flushed is lost. The lost tail is
     /// forgotten here too; its operations are returned.
-    fn check_survivors(&mut self, rig: &Rig, flushed: Seq) -> Vec<Op> {
+    pub fn check_survivors(&mut self, rig: &Rig, flushed: Seq) -> Vec<Op> {
         let last = rig.mdt.core.volume.last_seq();
         // Ids reserved at recovery and the session made later are entries too, so `last` may be beyond; what counts is
         // which operations the table shows.
@@ -96,7 +97,7 @@ impl Story {
     }
 
     /// Sends what was lost again, as a client does, and expects the same answers; then everything once more, for nothing.
-    fn replay(&mut self, rig: &Rig, lost: Vec<Op>) {
+    pub fn replay(&mut self, rig: &Rig, lost: Vec<Op>) {
         for mut op in lost {
             if op.call == rules::MAKE {
                 op.body[..8].copy_from_slice(&op.reply);

@@ -15,7 +15,7 @@ use wire::shared::{Close, Hold, Leave, OpenFile};
 use wire::{Empty, Header, Reader, ReplyHead, Request, Wire};
 
 use super::rig::{Rig, holds_nothing, label};
-use crate::executor::execute::Ask;
+use crate::executor::ask::Ask;
 use crate::sessions::shared::opens::OPENS_MAX;
 use crate::{FormatSpec, Mdt, MetaRules, Rules, Settings};
 

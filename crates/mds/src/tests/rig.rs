@@ -119,6 +119,8 @@ pub struct Rig {
     pub clock: Arc<HandClock>,
     pub ost: Arc<FakeOst>,
     pub session: SessionId,
+    /// The highest flushed seq that an answer told.
+    pub told: AtomicU64,
 }
 
 /// The result of a request.
@@ -143,15 +145,18 @@ impl Rig {
     }
 
     pub fn with(disk: Arc<dyn Disk>, settings: Settings, clock: Arc<HandClock>) -> Result<Rig, Fault> {
-        let mdt = Mdt::open(disk, settings)?;
+        Rig::around(Mdt::open(disk, settings)?, clock, registered())
+    }
+
+    /// An MDT that joins the cluster as the registered target.
+    pub fn around(mdt: Arc<Mdt>, clock: Arc<HandClock>, reply: RegisterReply) -> Result<Rig, Fault> {
         let ost = Arc::new(FakeOst::default());
         let hub = Hub::new();
         hub.add(OST, ost.clone());
         let fabric = Fabric::new(Some(hub));
-        let reply = registered();
         fabric.set_map(&reply.map);
         mdt.join(&reply, fabric)?;
-        let mut rig = Rig { mdt, clock, ost, session: SessionId(0) };
+        let mut rig = Rig { mdt, clock, ost, session: SessionId(0), told: AtomicU64::new(0) };
         rig.session = rig.attach(1).unwrap().session;
         Ok(rig)
     }
@@ -191,6 +196,8 @@ impl Rig {
         let mut r = Reader::new(&answer.body);
         let said = ReplyHead::get(&mut r).unwrap();
         assert_eq!(answer.head.incarnation, self.mdt.core.incarnation);
+        let told = self.told.fetch_max(said.flushed_seq.0, Ordering::SeqCst);
+        assert!(said.flushed_seq.0 >= told, "what is told as flushed never falls");
         match said.code {
             0 => Ok((said.seq, r.take(r.remaining()).unwrap().to_vec())),
             code => Err(Fault::new(Code::from_u16(code), said.detail)),

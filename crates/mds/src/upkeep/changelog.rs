@@ -100,7 +100,7 @@ impl Core {
             let (snap, consumer, upto) = {
                 let mut seat = self.executor.lead();
                 // Before the snapshot, so that the snapshot has all flushed records.
-                seat.changelog.note_flushed(self.volume.flushed_seq());
+                seat.changelog.note_flushed(self.flushed_seq());
                 let consumer = seat.changelog.ledger.consumer(req.id).cloned();
                 (self.kv.snapshot(), consumer, seat.changelog.flushed)
             };
@@ -123,7 +123,7 @@ impl Core {
         self.check_admin(&req.cap)?;
         let flushed = {
             let mut seat = self.executor.lead();
-            seat.changelog.note_flushed(self.volume.flushed_seq());
+            seat.changelog.note_flushed(self.flushed_seq());
             seat.changelog.flushed
         };
         let now = self.clock.wall();
@@ -150,7 +150,7 @@ impl Core {
         self.check_admin(&req.cap)?;
         let (ledger, newest) = {
             let mut seat = self.executor.lead();
-            seat.changelog.note_flushed(self.volume.flushed_seq());
+            seat.changelog.note_flushed(self.flushed_seq());
             (seat.changelog.ledger.clone(), seat.changelog.flushed)
         };
         let (records, bytes) = (ledger.last + 1 - ledger.first, ledger.bytes());
@@ -257,7 +257,7 @@ impl Core {
         self.flush()?;
         let flushed = {
             let mut seat = self.executor.lead();
-            seat.changelog.note_flushed(self.volume.flushed_seq());
+            seat.changelog.note_flushed(self.flushed_seq());
             seat.changelog.flushed
         };
         if flushed < first {

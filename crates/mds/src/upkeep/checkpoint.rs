@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
 
-use disk::volume::{Volume, VolumeError};
+use disk::volume::{LogPoint, Volume, VolumeError};
 use kv::{Engine, Value, View};
 use meta::counts::Pending;
 use types::{Code, Fault, Key, Seq};
@@ -28,7 +28,7 @@ impl Core {
     }
 
     pub fn log_is_half_full(&self) -> bool {
-        self.volume.log_used() * 2 > self.volume.log_capacity()
+        is_half_full(&self.volume)
     }
 
     fn write_checkpoint(&self, kept: &mut Kept) -> Result<(), Fault> {
@@ -48,20 +48,43 @@ impl Core {
         // Under leadership the table, slots, counts and the log's tail agree. The copies cost a reference per session and a few rows.
         let (snap, slots, counts, at) = {
             let seat = self.executor.lead();
+            if seat.is_behind {
+                // mds-RP1: the next start applies the last entry.
+                return Err(VolumeError::WrongOrder(
+                    "the MDT stopped while an entry waited for its mirror's other member",
+                ));
+            }
             self.kv.settle();
             (self.kv.snapshot(), seat.slots.clone(), seat.counts.clone(), self.volume.position())
         };
-        assert!(snap.seq() <= at.seq, "the log has what the table has");
-        let copies = Kept::of(&self.kv, &snap, &needed(&*self.rules), kept);
-        let rows = || counts.records().map(|(key, value)| (key, Value::new(&value)));
-        let rest = || slots.records().chain(rows()).chain(copies.records());
-        let done = self.volume.checkpoint(at, &mut |out| self.kv.checkpoint(&snap, &mut rest(), out));
-        self.kv.end_checkpoint(done.is_ok());
-        if done.is_ok() {
-            *kept = copies;
-        }
-        done
+        write(&self.volume, &self.kv, &*self.rules, (&snap, &slots, &counts), at, kept)
     }
+}
+
+pub fn is_half_full(volume: &Volume) -> bool {
+    volume.log_used() * 2 > volume.log_capacity()
+}
+
+/// Writes a checkpoint of one state: the table, slots and counts after the log up to `at`. `kept`: copies of the checkpoint before, and
+/// afterwards of this one.
+pub fn write(
+    volume: &Volume,
+    kv: &Records,
+    rules: &dyn Rules,
+    (snap, slots, counts): (&<Records as Engine>::Snap, &Slots, &Pending),
+    at: LogPoint,
+    kept: &mut Kept,
+) -> Result<(), VolumeError> {
+    assert!(snap.seq() <= at.seq, "the log has what the table has");
+    let copies = Kept::of(kv, snap, &needed(rules), kept);
+    let rows = || counts.records().map(|(key, value)| (key, Value::new(&value)));
+    let rest = || slots.records().chain(rows()).chain(copies.records());
+    let done = volume.checkpoint(at, &mut |out| kv.checkpoint(snap, &mut rest(), out));
+    kv.end_checkpoint(done.is_ok());
+    if done.is_ok() {
+        *kept = copies;
+    }
+    done
 }
 
 /// Keys of the records that a start or any change needs.

@@ -166,3 +166,58 @@ fn v6_after_one_failed_write_or_flush_everything_that_would_promise_is_refused()
     }
     assert!(failures == 120 && given_up > 0, "{failures} {given_up}");
 }
+
+/// A start and a new life cut the log; between them entries are appended and lost.
+#[test]
+fn v2_a_new_life_of_a_started_volume_brings_no_old_entry_back() {
+    for seed in 0..SEEDS {
+        let mut rng = SplitMix::new(seed);
+        let disk = formatted();
+        let volume = started(disk.clone());
+        let count = 2 + rng.below(5);
+        let payload = |life: u8, n: u64| [&[life][..], &n.to_le_bytes(), &[life; 40]].concat();
+        let append = |volume: &Volume, life: u8, to: u64| {
+            (0..to).for_each(|n| _ = volume.append(Epoch(1), &payload(life, n)).unwrap())
+        };
+        // Of the first life nothing survives; its bytes may lie behind the log's end.
+        append(&volume, 1, 4 + rng.below(8));
+        let stale = disk.copy();
+        let disk = Arc::new(disk.crash(Crash::DropAll));
+        let mut ring = vec![0; LOG_BYTES as usize];
+        stale.read_at(&mut ring, superblock::LOG_BEGIN).unwrap();
+        disk.write_at(&ring, superblock::LOG_BEGIN).unwrap();
+        let volume = Volume::open(disk.clone() as Arc<dyn crate::Disk>).unwrap();
+        volume.replay(&mut |e| if e.seq.0 > 1 { Verdict::Cut } else { Verdict::Keep }).unwrap();
+        volume.start().unwrap();
+        disk.record();
+        append(&volume, 2, count);
+        let above = Incarnation(rng.below(20) as u32);
+        let before = volume.incarnation();
+        let life = volume.begin_life(above).unwrap();
+        assert!(life > above && life > before, "seed {seed}");
+        let begun = disk.events();
+        append(&volume, 3, 1 + rng.below(5));
+        let recording = disk.take_recording().unwrap();
+        for events in 0..=recording.events.len() {
+            let kept = (0..4).map(|n| Crash::OneKept(seed + 100 * n));
+            for crash in
+                kept.chain([Crash::KeepAll, Crash::DropAll, Crash::OneLost(seed), Crash::Sectors(seed)])
+            {
+                let left = Arc::new(recording.crash_at(events, crash));
+                let (volume, seen) = reopen(left);
+                let lives: Vec<u8> = seen.iter().map(|(_, _, payload)| payload[0]).collect();
+                assert!(lives.is_sorted(), "seed {seed}: {lives:?}");
+                assert_eq!(
+                    lives.iter().filter(|life| **life == 1).count(),
+                    1,
+                    "seed {seed}, {crash:?}: {lives:?}"
+                );
+                if events >= begun {
+                    let second = lives.iter().filter(|life| **life == 2).count() as u64;
+                    assert_eq!(second, count, "seed {seed}: a new life begins with all flushed");
+                    assert_eq!(volume.incarnation(), life, "seed {seed}");
+                }
+            }
+        }
+    }
+}
