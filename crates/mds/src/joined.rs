@@ -119,7 +119,12 @@ impl Core {
             if has_same_nodemaps {
                 joined.nodemaps = old.nodemaps.clone();
             }
+            let has_new_key = joined.secret != old.secret;
             self.joined.store(Some(Arc::new(joined)));
+            if has_new_key {
+                // What is flushed needs no replay, whose proofs of an open were made by the former key.
+                self.bells.flush.ring();
+            }
             let mirror = map.mirror(self.volume.label().mirror);
             self.epoch.fetch_max(mirror.map_or(0, |m| m.epoch.0), Ordering::Relaxed);
             self.purged.on_new_map();

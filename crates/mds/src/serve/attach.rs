@@ -79,9 +79,13 @@ impl Core {
             return Ok(self.attach_reply(SessionId(0), vec![], Mac::default(), &place));
         }
         let now_ms = self.clock.boot_ms();
-        let session = self.find_or_begin(req, answer)?;
-        let place = Arc::new(place.after(session.place.load().as_deref()));
+        let (session, place) = self.find_or_begin(req, answer, place)?;
+        let place = Arc::new(place);
         session.place.store(Some(place.clone()));
+        // The list may have changed meanwhile, and its review did not see this place.
+        if !place.is_of(&self.joined()?.nodemaps) {
+            self.review_nodemaps();
+        }
         session.renew_lease(now_ms);
         session.has_attached.store(true, Ordering::SeqCst);
         assert!(session.id != SessionId(0), "0 is no session: observers have it");
@@ -95,14 +99,27 @@ impl Core {
         Ok(self.attach_reply(session.id, slots, ticket, &place))
     }
 
-    fn find_or_begin(&self, req: &Attach, answer: &Answer<'_>) -> Result<Arc<Session>, Fault> {
+    fn find_or_begin(
+        &self,
+        req: &Attach,
+        answer: &Answer<'_>,
+        mut place: Place,
+    ) -> Result<(Arc<Session>, Place), Fault> {
         let _one = self.ending.lock();
         let now = self.clock.boot_ms();
         // 1. The same client again, after a reconnect or a restart of this server.
         if let Some(session) = self.sessions.of_client(req.client) {
             self.check_attach(&session, answer)?;
-            session.touch(now);
-            return Ok(session);
+            let before = session.place.load_full();
+            place = place.after(before.as_deref());
+            if before.is_none_or(|before| before.is_like(&place)) {
+                session.touch(now);
+                return Ok((session, place));
+            }
+            self.evict_because(
+                session.id,
+                "the nodemap of this node gives its users other ids or another root",
+            )?;
         }
         // mds-K5: others may hold locks, or be about to reclaim them.
         let has_own_locks = req.own_locks && answer.is_local() && self.sessions.count() == 0;
@@ -117,7 +134,7 @@ impl Core {
             self.locks.leave_to(session.id);
         }
         assert!(self.sessions.count() <= SESSIONS_MAX, "sessions have their bound");
-        Ok(session)
+        Ok((session, place))
     }
 
     /// Evicts sessions that were silent for their time-out.

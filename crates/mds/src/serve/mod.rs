@@ -77,6 +77,7 @@ impl Core {
         }
         self.check_committing(head.call)?;
         answer.check_role(head.call)?;
+        self.check_begun(head)?;
         self.check_owner(head.session, answer)?;
         let terms = self.terms_of(head, answer)?;
         let terms = terms.as_deref();

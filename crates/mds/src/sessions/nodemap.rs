@@ -14,6 +14,7 @@ use std::sync::Arc;
 use meta::ids::Ids;
 use mgmt::nodemap;
 use net::{Answer, Endpoint};
+use object::slots::unknown;
 use pki::Role;
 use types::{Fault, Fid, SessionId};
 use wire::map::Nodemap;
@@ -135,6 +136,14 @@ impl Place {
     pub fn top(&self) -> Fid {
         self.known_top().unwrap_or(Fid::ROOT)
     }
+    pub fn is_of(&self, list: &Nodemaps) -> bool {
+        Arc::ptr_eq(&self.list, list)
+    }
+    /// mds-N3, mds-N5: True if a client that knows the one place may go on in the other: its users have the same ids, and its root is the same.
+    pub fn is_like(&self, other: &Place) -> bool {
+        let [one, two] = [self, other].map(|place| place.terms.as_deref().map(Deref::deref));
+        nodemap::has_same_ids(one, two) && self.known_top() == other.known_top()
+    }
     fn known_top(&self) -> Option<Fid> {
         self.terms.as_deref().map_or(Some(Fid::ROOT), Terms::top)
     }
@@ -146,19 +155,31 @@ pub fn tells_all(found: Option<&Terms>) -> bool {
     found.is_some_and(|found| found.read_only || found.root.is_some() || nodemap::changes_ids(found))
 }
 
+/// A newer list gives a session's users other ids, or another root.
+struct Changed;
+
 impl Session {
-    /// Its nodemap in `list`. A session that was begun before this start learns its place from its first request.
-    fn terms_in(&self, core: &Core, list: &Nodemaps, answer: &Answer<'_>) -> Option<Arc<Terms>> {
+    /// Its nodemap in `list`. A session that was begun before this start learns its place from its first request. `Err`: it may not go on
+    /// (mds-N3, mds-N5).
+    fn terms_in(
+        &self,
+        core: &Core,
+        list: &Nodemaps,
+        answer: &Answer<'_>,
+    ) -> Result<Option<Arc<Terms>>, Changed> {
         let known = self.place.load();
         match &*known {
-            Some(place) if Arc::ptr_eq(&place.list, list) => place.terms.clone(),
+            Some(place) if Arc::ptr_eq(&place.list, list) => Ok(place.terms.clone()),
             known => {
                 let place = Arc::new(match known {
                     Some(place) => place.under(core, list),
                     None => Place::of(core, answer, list),
                 });
+                if known.as_ref().is_some_and(|known| !known.is_like(&place)) {
+                    return Err(Changed);
+                }
                 self.place.store(Some(place.clone()));
-                place.terms.clone()
+                Ok(place.terms.clone())
             }
         }
     }
@@ -178,7 +199,18 @@ impl Core {
                 _ if head.call == Attach::CALL => None,
                 _ => Place::of(self, answer, list).terms,
             },
-            id => self.sessions.now().get(id).and_then(|session| session.terms_in(self, list, answer)),
+            id => {
+                let session = self.sessions.now().get(id).cloned();
+                match session.map(|session| session.terms_in(self, list, answer)) {
+                    None => None,
+                    Some(Ok(terms)) => terms,
+                    // The review may not have come to it yet, or the session's last attach was under an older list.
+                    Some(Err(Changed)) => {
+                        self.review_nodemaps();
+                        return Err(unknown(id));
+                    }
+                }
+            }
         };
         // The end of a session takes nothing from others.
         if let Some(terms) = found.as_deref().filter(|_| head.call != Detach::CALL) {
@@ -197,13 +229,11 @@ impl Core {
             // One whose place is not known yet is refused, if it is banned, at its first request.
             let Some(before) = session.place.load_full() else { continue };
             let after = before.under(self, &joined.nodemaps);
-            let [old, new] = [&before, &after].map(|place| place.terms.as_deref().map(Deref::deref));
-            let has_same_ids = nodemap::has_same_ids(old, new);
-            let has_same_root = before.known_top() == after.known_top();
+            let is_like = before.is_like(&after);
             let is_banned = after.check().is_err();
             let name = after.terms.as_ref().map_or("none", |n| &n.name).to_owned();
             session.place.store(Some(Arc::new(after)));
-            if has_same_ids && has_same_root && !is_banned {
+            if is_like && !is_banned {
                 continue;
             }
             tracing::warn!(

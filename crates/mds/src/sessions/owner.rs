@@ -2,12 +2,15 @@
 //!
 //! mds-S3: a request of a peer with a certificate that names a session is refused, and changes nothing, unless that certificate's node began
 //!     the session in the same role. The owner is in the session's record, so it holds after a restart too.
+//! mds-S6: a request that names a session which has not begun, or has ended, is refused before it is looked at.
 //! A peer without a certificate is in this process, at its Unix socket, or in a cluster without TLS: it may name any session, as before.
 
 use net::{Answer, Sender};
+use object::slots::unknown;
 use pki::{Identity, Owner, Role, Serial};
 use types::{Fault, SessionId};
-use wire::Malformed;
+use wire::session::{Attach, Detach};
+use wire::{Header, Malformed, Request};
 
 use crate::Core;
 use crate::sessions::Session;
@@ -37,6 +40,16 @@ impl Session {
 }
 
 impl Core {
+    /// mds-S6: a session that a request names has begun. One that begins meanwhile would be used without its owner and nodemap.
+    pub fn check_begun(&self, head: &Header) -> Result<(), Fault> {
+        // An attach names the session before, and a detach of an ended one is no error.
+        let is_free = head.session == SessionId(0) || matches!(head.call, Attach::CALL | Detach::CALL);
+        match is_free || self.sessions.now().get(head.session).is_some() {
+            true => Ok(()),
+            false => Err(unknown(head.session)),
+        }
+    }
+
     /// mds-S3, for a session that a request names. One that is not there is refused by the request itself.
     pub fn check_owner(&self, id: SessionId, answer: &Answer<'_>) -> Result<(), Fault> {
         let Some(sender) = answer.sender().filter(|_| id != SessionId(0)) else { return Ok(()) };

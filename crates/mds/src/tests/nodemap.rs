@@ -408,3 +408,38 @@ fn n6_a_session_below_a_root_gets_no_lease_lock_or_hold_outside_of_it() {
     let want = [Code::Stale, Code::Ok, Code::Stale, Code::Access, Code::Ok];
     assert_eq!(codes.collect::<Vec<_>>(), want.map(|code| code as u16));
 }
+
+/// mds-S6: a session that begins while its request is looked at would be used without its nodemap.
+#[test]
+fn s6_a_session_that_has_not_begun_is_refused_before_its_request_is_looked_at() {
+    let rig = rig(vec![]);
+    tree(&rig);
+    take_map(&rig, 3, below("/in"));
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let code = |session: SessionId| {
+        let mut bulk = Buf::new();
+        let head = Header { call: GetAttr::CALL, session, ..Header::default() };
+        let mut answer = Answer::to(&by, head, &mut bulk);
+        rig.mdt.serve(&head, b"no body of this call", &[], &mut answer);
+        decode_reply::<wire::Empty>(&answer.body).unwrap().1.unwrap_err().code
+    };
+    assert_eq!((code(session), code(SessionId(session.0 + 1))), (Code::BadRequest, Code::NoSession));
+}
+
+/// mds-N5: the list of nodemaps changes while a session's requests are under way, or while it attaches by the list before.
+#[test]
+fn n5_a_session_under_an_old_list_ends_at_its_next_request() {
+    let rig = rig(vec![]);
+    let [inside, ..] = tree(&rig);
+    take_map(&rig, 3, below("/in"));
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    ask(&rig, &by, &GetAttr { fid: inside }, session).unwrap();
+    let of_old_list = rig.mdt.core.sessions.get(session).unwrap().place.load_full();
+    take_map(&rig, 4, vec![nodemap("lab")]);
+    let session = attach(&rig, &by, 1).unwrap().session;
+    rig.mdt.core.sessions.get(session).unwrap().place.store(of_old_list);
+    assert_eq!(ask(&rig, &by, &GetAttr { fid: inside }, session).unwrap_err().code, Code::NoSession);
+    assert!(rig.mdt.core.sessions.get(session).is_none(), "its client attaches, and hears of its root");
+}
