@@ -122,7 +122,7 @@ impl Core {
             let has_new_key = joined.secret != old.secret;
             self.joined.store(Some(Arc::new(joined)));
             if has_new_key {
-                // What is flushed needs no replay, whose proofs of an open were made by the former key.
+                // A flushed change needs no replay. The proof of an open in a replay was made by the former key.
                 self.bells.flush.ring();
             }
             let mirror = map.mirror(self.volume.label().mirror);

@@ -155,6 +155,8 @@ impl Map {
         let log = Ring { begin: medium.second_at().unwrap_or(0) + u64_at(sb, 120), bytes: u64_at(sb, 128) };
         let start = u64_at(sb, 184);
         let (mut pos, mut sealed, mut named) = (start, self.flushed, vec![]);
+        // Behind the last entry there may be marks, which no entry needs.
+        let mut needed = 0;
         while pos < end {
             let head = log.read(medium, pos, HEADER_BYTES);
             let (seq, mark, len) = (u64_at(&head, 16), u64_at(&head, 32), u64_at(&head, 48) & 0xffff_ffff);
@@ -166,14 +168,20 @@ impl Map {
             }
             let places = log.places(pos..pos + HEADER_BYTES + len).into();
             // A flush mark has no seq (kind 3). It is known to be flushed with the entry behind it.
-            let seq = if head[4] == 3 { seq + 1 } else { seq };
+            let is_mark = head[4] == 3;
+            let seq = if is_mark { seq + 1 } else { seq };
             self.entries.push(Entry { seq, mark, places });
+            needed = if is_mark { needed } else { self.entries.len() };
             pos += (HEADER_BYTES + len).next_multiple_of(8);
         }
         assert_eq!(pos, end, "the test knows where entries lie");
         let places: Vec<_> = self.entries.iter().map(|e| (e.seq <= sealed, e.places.clone())).collect();
-        for (is_sealed, places) in places {
-            let part = if is_sealed { Part::LogSealed } else { Part::LogTail };
+        for (n, (is_sealed, places)) in places.into_iter().enumerate() {
+            let part = match is_sealed {
+                _ if n >= needed => Part::LogDead,
+                true => Part::LogSealed,
+                false => Part::LogTail,
+            };
             places.into_iter().for_each(|r| self.add(part, r));
         }
         log.places(end..start + log.bytes).into_iter().for_each(|r| self.add(Part::LogDead, r));
