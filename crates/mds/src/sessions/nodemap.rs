@@ -21,6 +21,7 @@ use wire::session::{Attach, Detach};
 use wire::{Header, Request};
 
 use crate::Core;
+use crate::joined::Joined;
 use crate::sessions::Session;
 use crate::sessions::below::Root;
 
@@ -166,9 +167,13 @@ impl Session {
 
 impl Core {
     /// The nodemap of a request's sender; refuses a banned one (mds-N2), and one whose root is missing (mds-N5). A session that is not there is refused by the request itself.
-    pub fn terms_of(&self, head: &Header, answer: &Answer<'_>) -> Result<Option<Arc<Terms>>, Fault> {
-        let joined = self.joined.load();
-        let Some(list) = joined.as_deref().map(|j| &j.nodemaps).filter(|list| !list.is_empty()) else {
+    pub fn terms_of(
+        &self,
+        joined: Option<&Joined>,
+        head: &Header,
+        answer: &Answer<'_>,
+    ) -> Result<Option<Arc<Terms>>, Fault> {
+        let Some(list) = joined.map(|j| &j.nodemaps).filter(|list| !list.is_empty()) else {
             return Ok(None);
         };
         let found = match head.session {
