@@ -6,6 +6,7 @@
 //! mds-N3: a session whose callers get other ids or another root by a newer map is evicted, since its client caches rights, owners and names of
 //!     the old ones.
 //! mds-N4: a node that may only read makes no change, also none that a lease let it promise.
+//! mds-N7: a request takes its nodemap and the key of capabilities from one map. A newer key never signs what a former nodemap allowed.
 
 use std::borrow::Cow;
 use std::ops::Deref;

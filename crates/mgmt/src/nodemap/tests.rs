@@ -219,8 +219,10 @@ fn k2_keys_change_with_each_change_that_takes_something_from_a_node() {
     let new_keys = |nodemaps: &[&Nodemap], old: Option<&Nodemap>, new: Option<&Nodemap>| {
         let nodemaps = nodemaps.iter().copied().chain(old).cloned().collect();
         let map = ClusterMap { nodemaps, file_systems: vec![fs(1), fs(2)], ..ClusterMap::empty() };
-        let change =
-            ChangeNodemaps { remove: old.cloned().into_iter().collect(), add: new.cloned().into_iter().collect() };
+        let change = ChangeNodemaps {
+            remove: old.cloned().into_iter().collect(),
+            add: new.cloned().into_iter().collect(),
+        };
         let next = change_nodemaps(&map, &change, &keys).expect("changed");
         let secrets: Vec<Uuid> = next.file_systems.iter().map(|fs| fs.secret).collect();
         let are_new = secrets == keys;
