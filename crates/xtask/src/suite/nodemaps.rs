@@ -283,8 +283,12 @@ fn nodemaps(b: &mut Bench) -> Result<()> {
     // 4. Mapped ids: the client sees its own, the file system has others.
     admin(&cluster, "nodemap modify squashed --squash none --uid-map 0:5000:100 --gid-map 0:6000:100")?;
     wait_until("ids are mapped", || {
-        Ok(fs::write(dir.join("mapped"), "x").is_ok() && owner("mapped").is_ok_and(|ids| ids == (0, 0)))
+        // A file of before stays the squash user's.
+        number += 1;
+        let name = format!("n{number}");
+        Ok(fs::write(dir.join(&name), "x").is_ok() && owner(&name).is_ok_and(|ids| ids == (0, 0)))
     })?;
+    fs::write(dir.join("mapped"), "x")?;
     File::open(dir.join("mapped"))?.sync_all()?;
     ensure_eq(owner("small")?, (7, 8), "a file whose owner no range has")?;
     let invalid = chown(dir.join("mapped"), Some(777), None);
