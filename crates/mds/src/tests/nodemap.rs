@@ -430,7 +430,7 @@ fn n5_a_repair_by_fsck_that_changes_a_parent_lets_roots_look_again() {
             let value = meta::View::get(txn, &key).unwrap().into_owned();
             let mut inode = meta::records::InodeRecord::decode(out, &value).unwrap();
             inode.parents.insert(0, meta::records::Parent { fid: inside, ..inode.parents[0] });
-            meta::Txn::put(txn, key.clone(), inode.encode());
+            meta::Txn::put(txn, key, inode.encode());
             Ok(vec![])
         })
         .unwrap();
