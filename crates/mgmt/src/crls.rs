@@ -21,16 +21,22 @@ pub fn publish_crls(
     let mut next = map.clone();
     next.crls = Bytes(crls.to_vec());
     if let Some(keys) = keys {
-        if keys.len() < next.file_systems.len() {
-            return Err(Fault::new(Code::Busy, "a file system was made meanwhile; try again"));
-        }
-        for (fs, key) in next.file_systems.iter_mut().zip(keys) {
-            fs.secret = *key;
-        }
+        give_keys(&mut next, keys)?;
     }
     next.version += 1;
     check_size(&next)?;
     Ok(Some(next))
+}
+
+/// Gives each file system another key of its capabilities.
+pub(crate) fn give_keys(map: &mut ClusterMap, keys: &[Uuid]) -> Result<(), Fault> {
+    if keys.len() < map.file_systems.len() {
+        return Err(Fault::new(Code::Busy, "a file system was made meanwhile; try again"));
+    }
+    for (fs, key) in map.file_systems.iter_mut().zip(keys) {
+        fs.secret = *key;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@
 //! mgmt-R2: a removal leaves no entry that names a removed one. A file system with OSTs keeps its MDT.
 //! mgmt-K1: when a server's or an administrator's certificate is revoked, the keys of all file systems change with the same version of the
 //! map that revokes it (`crls.rs`).
+//! mgmt-K2: they change also with each change of nodemaps after which a node may do less, so that no capability from before counts
+//! (`nodemap.rs`).
 //! mgmt-N1: a node takes the first nodemap that matches it, in the order of priority and then name (`nodemap.rs`).
 //! mgmt-N2: no two ranges of a nodemap have an id in common, on either side.
 //! mgmt-N3: the root of a nodemap is a path of plain names from the file system's root.

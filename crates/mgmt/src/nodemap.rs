@@ -4,10 +4,11 @@
 
 use core::net::IpAddr;
 
-use types::{Code, Cred, Fault, NAME_MAX};
+use types::{Code, Cred, Fault, NAME_MAX, Uuid};
 use wire::map::{ClusterMap, IdRange, Nodemap, Squash};
 use wire::mgmt::ChangeNodemaps;
 
+use crate::crls::give_keys;
 use crate::register::check_size;
 
 /// Most nodemaps: some for each site of a federation.
@@ -204,8 +205,12 @@ pub fn read_only(nodemap: &Nodemap) -> Fault {
 }
 
 /// The map after a change of its nodemaps. A nodemap to be removed must be there unchanged, so that of two administrators that change one at
-/// the same time the second is refused. Nothing is changed by a refused request.
-pub fn change_nodemaps(map: &ClusterMap, change: &ChangeNodemaps) -> Result<ClusterMap, Fault> {
+/// the same time the second is refused. Nothing is changed by a refused request. `keys` has one for each file system (mgmt-K2).
+pub fn change_nodemaps(
+    map: &ClusterMap,
+    change: &ChangeNodemaps,
+    keys: &[Uuid],
+) -> Result<ClusterMap, Fault> {
     let mut next = map.clone();
     for gone in &change.remove {
         let at = next.nodemaps.iter().position(|n| n.name == gone.name).ok_or_else(|| missing(&gone.name))?;
@@ -228,9 +233,26 @@ pub fn change_nodemaps(map: &ClusterMap, change: &ChangeNodemaps) -> Result<Clus
         let why = format!("the map would have more than {NODEMAPS_MAX} nodemaps; remove one first");
         return Err(Fault::new(Code::NoSpace, why));
     }
+    if takes_rights(&in_order(map), &in_order(&next)) {
+        give_keys(&mut next, keys)?;
+    }
     next.version += 1;
     check_size(&next)?;
     Ok(next)
+}
+
+/// mgmt-K2: true unless each node keeps what it has by the lists, which are in order. A nodemap that comes or goes counts as a loss, since the
+/// nodes of others may take it, or fall to others.
+fn takes_rights(before: &[Nodemap], after: &[Nodemap]) -> bool {
+    let matched = |n: &Nodemap| [&n.name, &n.role, &n.node, &n.net, &n.address].map(String::clone);
+    let takes = |(old, new): (&Nodemap, &Nodemap)| {
+        matched(old) != matched(new)
+            || (new.ban && !old.ban)
+            || (new.read_only && !old.read_only)
+            || (has_root(new) && new.root != old.root)
+            || !has_same_ids(Some(old), Some(new))
+    };
+    before.len() != after.len() || before.iter().zip(after).any(takes)
 }
 
 pub fn missing(name: &str) -> Fault {

@@ -6,7 +6,7 @@ use mgmt::{
     plan_removal, publish_crls, refuse_second_copy,
 };
 use pki::Trust;
-use types::{Code, Fault};
+use types::{Code, Fault, Uuid};
 use wire::map::{ClusterMap, Nodemap};
 use wire::mgmt::{
     ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply,
@@ -75,14 +75,26 @@ impl State {
 
     /// Adds, changes and removes nodemaps.
     pub fn change_nodemaps(&mut self, request: &ChangeNodemaps) -> Result<(), Fault> {
-        self.change(|map| nodemap::change_nodemaps(map, request).map(|next| Some((next, ()))))?;
+        let keys = self.keys()?;
+        let before = self.keys_now();
+        self.change(|map| nodemap::change_nodemaps(map, request, &keys).map(|next| Some((next, ()))))?;
         let names = |some: &[Nodemap]| some.iter().map(|n| n.name.as_str()).collect::<Vec<_>>().join(", ");
         tracing::info!(
             removed = names(&request.remove),
             added = names(&request.add),
+            has_new_keys = before != self.keys_now(),
             "nodemaps were changed"
         );
         Ok(())
+    }
+
+    /// New keys, for as many file systems as may come until a change is stored.
+    fn keys(&self) -> Result<Vec<Uuid>, Fault> {
+        (0..=self.map.file_systems.len()).map(|_| random::secret()).collect()
+    }
+
+    fn keys_now(&self) -> Vec<Uuid> {
+        self.map.file_systems.iter().map(|fs| fs.secret).collect()
     }
 
     /// Puts the lists into the map if this cluster's CAs signed them (pki-T4). `is_new` in the answer: the map has changed.
@@ -95,9 +107,7 @@ impl State {
         let trust = trust.ok_or_else(|| {
             invalid("the management service has no certificate, so it can verify no revocation list".into())
         })?;
-        // As many as file systems may come until the change is stored.
-        let count = self.map.file_systems.len() + 1;
-        let keys = (0..count).map(|_| random::secret()).collect::<Result<Vec<_>, _>>()?;
+        let keys = self.keys()?;
         let keys = request.rotate_keys.then_some(&keys[..]);
         let published =
             |map: &ClusterMap| trust.publish(&map.crls, &request.crls).map_err(|e| invalid(e.to_string()));

@@ -159,6 +159,9 @@ fn a_file_system_is_made_before_its_targets() {
 #[test]
 fn nodemaps_are_changed_by_administrators_and_seen_by_all() {
     let (mgs, peer) = fresh();
+    ask(&*peer, &target(true, 1)).expect("registered");
+    let key = || mgs.map().file_systems[0].secret;
+    let before = key();
     let lab = Nodemap {
         name: "lab".into(),
         priority: 1,
@@ -182,9 +185,12 @@ fn nodemaps_are_changed_by_administrators_and_seen_by_all() {
     assert_eq!(code_for(&mgs, "stria://c/admin/n", &add).0, Code::Ok);
     assert_eq!(ask(&*peer, &add).map(drop).map_err(|fault| fault.code), Err(Code::Exists));
     assert_eq!(get(&*peer, 0, false).expect("sent").nodemaps, std::slice::from_ref(&lab));
-    let version = mgs.map().version;
+    let (version, with_ban) = (mgs.map().version, key());
     let gone = ask(&*peer, &ChangeNodemaps { remove: vec![lab], add: vec![] }).expect("removed");
     assert_eq!((gone.version, mgs.map().nodemaps), (version + 1, vec![]));
+    // mgmt-K2: with new keys, which no other change has had.
+    let keys = [before, with_ban, key()];
+    assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Nodemaps at an OST: banned nodes, and nodes that may only read. Users have no ids here.
 //!
 //! oss-N1: a banned node's requests are refused from the map on that bans it, and its sessions end.
-//! oss-N2: a node that may only read changes no object, whatever capability it has.
+//! oss-N2: a node that may only read changes no object, whatever capability it has. It keeps no space, and keeps no reader out of a range.
 //! Requests without a session need the key of the file system or tell nothing of its files; they are not looked at.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use net::{Answer, Endpoint};
 use parking_lot::RwLock;
 use types::{Fault, SessionId};
 use wire::map::{ClusterMap, Nodemap};
-use wire::object::{Destroy, Punch, Reserve, Truncate, Write};
+use wire::object::{Destroy, Grant, LockRange, Punch, Release, Reserve, Truncate, Write};
 use wire::session::{Attach, Detach};
 use wire::{Header, Request};
 
@@ -66,14 +66,22 @@ impl Guest {
             _ => Ok(()),
         }
     }
-    fn check(&self, call: u16) -> Result<(), Fault> {
-        let is_change =
-            matches!(call, Write::CALL | Truncate::CALL | Punch::CALL | Reserve::CALL | Destroy::CALL);
+    fn check(&self, call: u16, body: &[u8]) -> Result<(), Fault> {
         match &self.nodemap {
-            Some(found) if found.read_only && is_change => Err(nodemap::read_only(found)),
+            Some(found) if found.read_only && is_for_writers(call, body)? => Err(nodemap::read_only(found)),
             _ => self.check_ban(),
         }
     }
+}
+
+/// oss-N2. A reader may take a shared lock of a range, as a read over several objects does, and give back what it has.
+fn is_for_writers(call: u16, body: &[u8]) -> Result<bool, Fault> {
+    Ok(match call {
+        Write::CALL | Truncate::CALL | Punch::CALL | Reserve::CALL | Release::CALL | Destroy::CALL => true,
+        Grant::CALL => parse::<Grant>(body)?.bytes > 0,
+        LockRange::CALL => parse::<LockRange>(body)?.write,
+        _ => false,
+    })
 }
 
 impl Guests {
@@ -97,11 +105,12 @@ impl Core {
             return Ok(());
         }
         if let Some(guest) = self.guests.state.read().by_session.get(&head.session) {
-            return guest.check(head.call);
+            return guest.check(head.call, body);
         }
         // A session from before this start.
         self.admit_guest(head.session, answer)?;
-        self.guests.state.read().by_session.get(&head.session).map_or(Ok(()), |guest| guest.check(head.call))
+        let state = self.guests.state.read();
+        state.by_session.get(&head.session).map_or(Ok(()), |guest| guest.check(head.call, body))
     }
 
     fn admit_guest(&self, session: SessionId, answer: &Answer<'_>) -> Result<(), Fault> {

@@ -49,6 +49,7 @@ struct By<'a> {
 impl Core {
     pub fn on_batch(
         &self,
+        joined: &Joined,
         head: &Header,
         body: &[u8],
         mut bulk: &[u8],
@@ -61,7 +62,6 @@ impl Core {
         }
         let Batch { mut ops } = parse(body)?;
         let ways = self.ways_of(head, &ops, bulk.len())?;
-        let joined = self.joined()?;
         self.check_incarnation(head)?;
         let mut user = None;
         if head.session != SessionId(0) {
@@ -91,9 +91,9 @@ impl Core {
             let (bulk_of_run, rest) = bulk.split_at(own);
             match way {
                 _ if answers.is_full => run.iter().for_each(|_| answers.too_much()),
-                Way::Mutate => self.mutate_all(head, by, (run, bulk_of_run), &joined, &mut answers),
-                Way::Read => self.read_all(head, by, run, &joined, &mut answers),
-                Way::OpenRead => run.iter().for_each(|op| self.open_one(head, by, op, &mut answers)),
+                Way::Mutate => self.mutate_all(head, by, (run, bulk_of_run), joined, &mut answers),
+                Way::Read => self.read_all(head, by, run, joined, &mut answers),
+                Way::OpenRead => run.iter().for_each(|op| self.open_one(joined, head, by, op, &mut answers)),
             }
             assert!(len > 0, "each run has an operation");
             (at, bulk) = (at + len, rest);
@@ -244,13 +244,13 @@ impl Core {
         }
     }
 
-    fn open_one(&self, head: &Header, by: By<'_>, op: &Op, answers: &mut Answers<'_, '_>) {
+    fn open_one(&self, joined: &Joined, head: &Header, by: By<'_>, op: &Op, answers: &mut Answers<'_, '_>) {
         if answers.is_full {
             return answers.too_much();
         }
         let (mut bulk, head) = (Buf::new(), Header { call: op.call, ..*head });
         let mut alone = Answer::new(head, &mut bulk);
-        match self.on_read(&head, &op.body, &mut alone, by.terms) {
+        match self.on_read(joined, &head, &op.body, &mut alone, by.terms) {
             Ok(()) => answers.whole(&alone.body, alone.bulk),
             Err(fault) => answers.refused(&fault),
         }

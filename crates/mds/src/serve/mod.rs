@@ -21,6 +21,7 @@ use wire::shared::{CatchUp, Close, Hold, Leave};
 use wire::{Empty, Header, ReplyHead, Request, Wire};
 
 use crate::Core;
+use crate::joined::not_joined;
 use crate::reply::{Done, parse, plain};
 use crate::sessions::makers;
 use crate::sessions::nodemap::tells_all;
@@ -79,7 +80,10 @@ impl Core {
         answer.check_role(head.call)?;
         self.check_begun(head)?;
         self.check_owner(head.session, answer)?;
-        let terms = self.terms_of(head, answer)?;
+        // mds-N7: one map for the nodemap and for capabilities. With a former nodemap none is made by a newer key.
+        let joined = self.joined.load();
+        let joined = joined.as_deref();
+        let terms = self.terms_of(joined, head, answer)?;
         let terms = terms.as_deref();
         self.check_root(terms, head, body)?;
         let done = match head.call {
@@ -118,7 +122,10 @@ impl Core {
             MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
             MdtLeases::CALL => self.on_leases(&parse(body)?).map(plain),
             EvictSession::CALL => self.on_evict(&parse(body)?).map(plain),
-            Batch::CALL => return self.on_batch(head, body, bulk, answer, terms).map(|()| None),
+            Batch::CALL => {
+                let joined = joined.ok_or_else(not_joined)?;
+                return self.on_batch(joined, head, body, bulk, answer, terms).map(|()| None);
+            }
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
@@ -127,8 +134,14 @@ impl Core {
                 self.on_counts(head, body, terms)
             }
             call => match self.rules.is_mutation(call) {
-                Some(true) => self.on_mutation(head, body, bulk, answer, terms),
-                Some(false) => return self.on_read(head, body, answer, terms).map(|()| None),
+                Some(true) => {
+                    let joined = joined.ok_or_else(not_joined)?;
+                    self.on_mutation(joined, head, body, bulk, answer, terms)
+                }
+                Some(false) => {
+                    let joined = joined.ok_or_else(not_joined)?;
+                    return self.on_read(joined, head, body, answer, terms).map(|()| None);
+                }
                 None => {
                     Err(Fault::new(Code::Unsupported, format!("call {call:#06x} is not known to this MDT")))
                 }

@@ -8,6 +8,7 @@ use wire::{Flags, Header, Request, Wire};
 use crate::Core;
 use crate::executor::ask::Ask;
 use crate::executor::execute::Carried;
+use crate::joined::Joined;
 use crate::reply::{Done, parse, plain, refuse_observer};
 use crate::sessions::leases::Forgot;
 use crate::sessions::nodemap::Terms;
@@ -15,13 +16,13 @@ use crate::sessions::nodemap::Terms;
 impl Core {
     pub fn on_mutation(
         &self,
+        joined: &Joined,
         head: &Header,
         body: &[u8],
         bulk: &[u8],
         answer: &mut Answer<'_>,
         terms: Option<&Terms>,
     ) -> Result<Done, Fault> {
-        let joined = self.joined()?;
         self.check_incarnation(head)?;
         if head.session == SessionId(0) {
             return Err(refuse_observer());
@@ -57,7 +58,7 @@ impl Core {
         let leased = self.lease_of_change(head, body, root.map(|root| &**root));
         let forgot = Forgot::new();
         let carried =
-            self.carry_out(Ask { head, body, bulk, judged: judged.as_ref(), root, forgot: &forgot }, &joined);
+            self.carry_out(Ask { head, body, bulk, judged: judged.as_ref(), root, forgot: &forgot }, joined);
         if carried.is_err() && is_new {
             let Enter { fid, token, .. } = parse(body)?;
             self.sharers.let_go(head.session, fid, token);

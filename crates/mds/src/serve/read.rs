@@ -14,7 +14,7 @@ use wire::{Header, ReplyHead, Request, Wire};
 
 use crate::Core;
 use crate::executor::call::Around;
-use crate::joined::not_joined;
+use crate::joined::Joined;
 use crate::records::look::look;
 use crate::reply::parse;
 use crate::reply::refuse_observer;
@@ -24,13 +24,12 @@ use crate::sessions::shared::Doom;
 impl Core {
     pub fn on_read(
         &self,
+        joined: &Joined,
         head: &Header,
         body: &[u8],
         answer: &mut Answer<'_>,
         terms: Option<&Terms>,
     ) -> Result<(), Fault> {
-        let joined = self.joined.load();
-        let joined = joined.as_deref().ok_or_else(not_joined)?;
         self.check_incarnation(head)?;
         let sessions = self.sessions.now();
         let mut user = None;

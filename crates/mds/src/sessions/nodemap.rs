@@ -6,6 +6,7 @@
 //! mds-N3: a session whose callers get other ids or another root by a newer map is evicted, since its client caches rights, owners and names of
 //!     the old ones.
 //! mds-N4: a node that may only read makes no change, also none that a lease let it promise.
+//! mds-N7: a request takes its nodemap and the key of capabilities from one map. A newer key never signs what a former nodemap allowed.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -22,6 +23,7 @@ use wire::session::{Attach, Detach};
 use wire::{Header, Request};
 
 use crate::Core;
+use crate::joined::Joined;
 use crate::sessions::Session;
 use crate::sessions::below::Root;
 
@@ -187,16 +189,21 @@ impl Session {
 
 impl Core {
     /// The nodemap of a request's sender; refuses a banned one (mds-N2), and one whose root is missing (mds-N5). A session that is not there is refused by the request itself.
-    pub fn terms_of(&self, head: &Header, answer: &Answer<'_>) -> Result<Option<Arc<Terms>>, Fault> {
-        let joined = self.joined.load();
-        let Some(list) = joined.as_deref().map(|j| &j.nodemaps).filter(|list| !list.is_empty()) else {
+    pub fn terms_of(
+        &self,
+        joined: Option<&Joined>,
+        head: &Header,
+        answer: &Answer<'_>,
+    ) -> Result<Option<Arc<Terms>>, Fault> {
+        let Some(list) = joined.map(|j| &j.nodemaps).filter(|list| !list.is_empty()) else {
             return Ok(None);
         };
         let found = match head.session {
-            // Servers and administrators act for the file system. An attach is looked at by itself.
+            // An attach is looked at by itself.
+            _ if head.call == Attach::CALL => None,
+            // Servers and administrators act for the file system.
             SessionId(0) => match answer.sender().map(|sender| sender.role) {
                 Some(Role::Server | Role::Admin) => None,
-                _ if head.call == Attach::CALL => None,
                 _ => Place::of(self, answer, list).terms,
             },
             id => {

@@ -41,7 +41,7 @@ fn kinds(findings: &[Finding]) -> BTreeSet<Wrong> {
 }
 
 /// Repairs what can be until nothing is left to repair; what was told first, and what was told last.
-fn mend(rig: &Rig) -> (BTreeSet<Wrong>, BTreeSet<Wrong>) {
+pub fn mend(rig: &Rig) -> (BTreeSet<Wrong>, BTreeSet<Wrong>) {
     let (mut run, mut findings) = check(rig);
     let first = kinds(&findings);
     for _ in 0..6 {

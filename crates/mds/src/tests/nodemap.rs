@@ -276,16 +276,7 @@ fn tree(rig: &Rig) -> [Fid; 5] {
     let by = client("login1");
     let session = attach(rig, &by, 9).unwrap().session;
     let mkdir = |parent, name: &str| {
-        let name = Bytes(name.as_bytes().to_vec());
-        let req = MakeDir {
-            parent,
-            name,
-            mode: 0o755,
-            umask: 0,
-            now: Time::new(20, 0),
-            cred: user(0),
-            want: Fid(0),
-        };
+        let req = make_dir(parent, name);
         ask(rig, &by, &req, session).unwrap().attr.fid
     };
     let inside = mkdir(TOP, "in");
@@ -325,27 +316,16 @@ fn n5_a_session_sees_the_directory_that_its_path_was_when_it_attached() {
     let scan = ask(&rig, &by, &Scan { after: Bytes(vec![]), max: 9 }, session).unwrap_err();
     assert!(scan.code == Code::Access && scan.detail.contains("lab"), "{scan}");
     // The path gets to be another directory.
-    let rename = |parent, name: &str, new_parent, new_name: &str| Rename {
-        parent,
-        name: Bytes(name.as_bytes().to_vec()),
-        new_parent,
-        new_name: Bytes(new_name.as_bytes().to_vec()),
-        flags: 0,
-        hold: false,
-        now: Time::new(40, 0),
-        cred: user(0),
-        want: Fid(0),
-    };
     let other = client("login1");
     let holder = crate::sessions::owner::Holder::from_uri("stria://c/client/login1").ok();
     let theirs = rig.mdt.core.begin_session(&super::owners::attach(8), holder, 0).unwrap().id;
-    ask(&rig, &other, &rename(TOP, "in", TOP, "moved"), theirs).unwrap();
-    ask(&rig, &other, &rename(TOP, "out", TOP, "in"), theirs).unwrap();
+    ask(&rig, &other, &moved(TOP, "in", TOP, "moved"), theirs).unwrap();
+    ask(&rig, &other, &moved(TOP, "out", TOP, "in"), theirs).unwrap();
     assert_eq!((get(file), get(secret)), (Ok(file), Err(Code::Stale)), "the session keeps its directory");
     take_map(&rig, 5, vec![Nodemap { priority: 4, ..below("/in").remove(0) }]);
     assert_eq!(attach(&rig, &by, 1).unwrap().root, inside);
     // A directory is moved out: what was remembered of it counts no more.
-    ask(&rig, &other, &rename(inside, "dir", out, "dir"), theirs).unwrap();
+    ask(&rig, &other, &moved(inside, "dir", out, "dir"), theirs).unwrap();
     assert_eq!([get(dir), get(file)], [Err(Code::Stale); 2]);
     take_map(&rig, 6, below("/moved"));
     assert!(rig.mdt.core.sessions.get(session).is_some(), "the same directory by another path");
@@ -442,4 +422,105 @@ fn n5_a_session_under_an_old_list_ends_at_its_next_request() {
     rig.mdt.core.sessions.get(session).unwrap().place.store(of_old_list);
     assert_eq!(ask(&rig, &by, &GetAttr { fid: inside }, session).unwrap_err().code, Code::NoSession);
     assert!(rig.mdt.core.sessions.get(session).is_none(), "its client attaches, and hears of its root");
+}
+
+fn bytes(name: &str) -> Bytes {
+    Bytes(name.as_bytes().to_vec())
+}
+
+fn make_dir(parent: Fid, name: &str) -> MakeDir {
+    let (now, cred) = (Time::new(20, 0), user(0));
+    MakeDir { parent, name: bytes(name), mode: 0o755, umask: 0, now, cred, want: Fid(0) }
+}
+
+/// Renames, by a node without a nodemap.
+fn moved(parent: Fid, name: &str, new_parent: Fid, new_name: &str) -> Rename {
+    Rename {
+        parent,
+        name: bytes(name),
+        new_parent,
+        new_name: bytes(new_name),
+        flags: 0,
+        hold: false,
+        now: Time::new(40, 0),
+        cred: user(0),
+        want: Fid(0),
+    }
+}
+
+#[test]
+fn n5_a_repair_by_fsck_that_changes_a_parent_lets_roots_look_again() {
+    let rig = rig(vec![]);
+    let [inside, _, _, out, secret] = tree(&rig);
+    take_map(&rig, 3, below("/in"));
+    let by = client("lab7");
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let get = |fid| ask(&rig, &by, &GetAttr { fid }, session).map(|i| i.attr.fid).map_err(|f| f.code);
+    assert_eq!([get(out), get(secret)], [Err(Code::Stale); 2]);
+    // Damage: a directory outside says that it has a name inside.
+    let key = meta::keys::inode(out);
+    rig.mdt
+        .core
+        .transact(&crate::records::ids::no_lease(), &mut |txn| {
+            let value = meta::View::get(txn, &key).unwrap().into_owned();
+            let mut inode = meta::records::InodeRecord::decode(out, &value).unwrap();
+            inode.parents.insert(0, meta::records::Parent { fid: inside, ..inode.parents[0] });
+            meta::Txn::put(txn, key, inode.encode());
+            Ok(vec![])
+        })
+        .unwrap();
+    assert_eq!([get(out), get(secret)], [Ok(out), Ok(secret)], "the root has learned it");
+    let repaired = super::check::mend(&rig).0;
+    assert!(repaired.contains(&wire::check::Wrong::BadHint), "{repaired:?}");
+    assert_eq!([get(out), get(secret)], [Err(Code::Stale); 2]);
+}
+
+#[test]
+fn n5_a_root_that_is_renamed_goes_on_and_one_that_is_removed_shows_nothing() {
+    let rig = rig(vec![]);
+    let [inside, dir, file, out, secret] = tree(&rig);
+    take_map(&rig, 3, below("/in"));
+    let (by, other) = (client("lab7"), client("login1"));
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let holder = crate::sessions::owner::Holder::from_uri("stria://c/client/login1").ok();
+    let theirs = rig.mdt.core.begin_session(&super::owners::attach(8), holder, 0).unwrap().id;
+    let get = |fid| ask(&rig, &by, &GetAttr { fid }, session).map(|i| i.attr.fid).map_err(|f| f.code);
+    let list = |dir| {
+        let list = ask(&rig, &by, &ReadDir { dir, cookie: 0, max: 10, plus: true, cred: user(0) }, session);
+        list.map(|list| list.entries.len()).map_err(|f| f.code)
+    };
+    let make = |name: &str| {
+        ask(&rig, &by, &Create { parent: inside, ..create_by(name, 0) }, session)
+            .map(drop)
+            .map_err(|f| f.code)
+    };
+    // 1. Renamed, and moved to another directory: the same one for the mount, whatever gets its name.
+    ask(&rig, &other, &moved(TOP, "in", out, "site"), theirs).unwrap();
+    ask(&rig, &other, &make_dir(TOP, "in"), theirs).unwrap();
+    assert_eq!([get(inside), get(dir), get(file)], [Ok(inside), Ok(dir), Ok(file)]);
+    assert_eq!((list(inside), make("new")), (Ok(1), Ok(())));
+    assert_eq!([get(out), get(secret), get(TOP)], [Err(Code::Stale); 3]);
+    assert_eq!(attach(&rig, &by, 1).unwrap().root, inside, "the session keeps it when it attaches again");
+    // 2. Removed: a file that was below is moved out, and the mount has nothing.
+    ask(&rig, &other, &moved(inside, "dir", out, "dir"), theirs).unwrap();
+    let (now, cred) = (Time::new(50, 0), user(0));
+    let unlink = Unlink { parent: inside, name: bytes("new"), held: false, now, cred: cred.clone() };
+    ask(&rig, &other, &unlink, theirs).unwrap();
+    let remove = RemoveDir { parent: out, name: bytes("site"), held: false, now, cred };
+    ask(&rig, &other, &remove, theirs).unwrap();
+    let gone = |code: Code| matches!(code, Code::Stale | Code::NotFound);
+    for fid in [dir, file, out, secret, TOP] {
+        assert!(get(fid).is_err_and(gone) && list(fid).is_err_and(gone), "{fid}");
+    }
+    // An empty directory without a name, as any that a session uses when it is removed.
+    let root = ask(&rig, &by, &GetAttr { fid: inside }, session).unwrap().attr;
+    assert_eq!((root.nlink, list(inside)), (0, Ok(0)));
+    let look = |parent| ask(&rig, &by, &Lookup { parent, ..lookup("in", 0) }, session).map_err(|f| f.code);
+    assert!(make("more").is_err_and(gone) && [inside, TOP].iter().all(|dir| look(*dir).is_err_and(gone)));
+    // Its path is another directory now. The session does not change to it; a new one begins there.
+    assert_eq!(attach(&rig, &by, 1).unwrap().root, inside);
+    ask(&rig, &other, &Detach { session: theirs }, theirs).unwrap();
+    ask(&rig, &by, &Detach { session }, session).unwrap();
+    let fresh = attach(&rig, &by, 2).unwrap();
+    assert!(fresh.root != inside && fresh.root != TOP);
 }

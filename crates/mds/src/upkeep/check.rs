@@ -92,17 +92,20 @@ impl Core {
             return Err(Fault::new(Code::Invalid, format!("there is no finding {n}")));
         };
         let repaired = match (finding.wrong, finding.lost_before()) {
-            (Wrong::WrongCounts, _) => self.repair_counts(findings, n)?,
-            (_, Some(end)) => self.abandon(&finding.key, &end)?,
+            (Wrong::WrongCounts, _) => self.repair_counts(findings, n),
+            (_, Some(end)) => self.abandon(&finding.key, &end),
             _ => {
                 let mut repaired = false;
-                self.transact(&no_lease(), &mut |txn| {
+                let done = self.transact(&no_lease(), &mut |txn| {
                     repaired = repair(txn, findings, n, self.clock.wall())?;
                     Ok(vec![])
-                })?;
-                repaired
+                });
+                done.map(|_| repaired)
             }
         };
+        // A repair may change a directory's parent without its name, also if it then fails.
+        self.roots.moved();
+        let repaired = repaired?;
         if repaired {
             let (what, repair) = (&finding.what, repair_of(finding));
             tracing::warn!(wrong = ?finding.wrong, what, repair, "fsck repaired a record");

@@ -169,7 +169,7 @@ fn nodemaps_come_change_and_go() {
     let after = |map: &ClusterMap, remove: &[&Nodemap], add: &[&Nodemap]| {
         let copy = |some: &[&Nodemap]| some.iter().map(|n| (*n).clone()).collect();
         let change = ChangeNodemaps { remove: copy(remove), add: copy(add) };
-        change_nodemaps(map, &change).map_err(|fault| fault.code)
+        change_nodemaps(map, &change, &[]).map_err(|fault| fault.code)
     };
     let lab = Nodemap { node: "lab*".into(), ..nodemap("lab") };
     let banned = Nodemap { ban: true, ..lab.clone() };
@@ -203,4 +203,63 @@ fn n3_a_root_is_a_plain_path_from_the_root_of_the_file_system() {
     assert_eq!(plain, ["", "", "/a/b", "/a", "a/b/"].map(String::from));
     assert_eq!(root_names(&with("/a/b")).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(root_names(&with("")).count(), 0);
+}
+
+#[test]
+fn k2_keys_change_with_each_change_that_takes_something_from_a_node() {
+    let fs = |n: u8| wire::map::FileSystem {
+        id: types::FsId(n.into()),
+        name: format!("fs{n}"),
+        uuid: Uuid([n; 16]),
+        secret: Uuid([100 + n; 16]),
+        inline_max: 0,
+        commit_interval_ms: 1000,
+    };
+    let keys = [Uuid([8; 16]), Uuid([9; 16])];
+    let new_keys = |nodemaps: &[&Nodemap], old: Option<&Nodemap>, new: Option<&Nodemap>| {
+        let nodemaps = nodemaps.iter().copied().chain(old).cloned().collect();
+        let map = ClusterMap { nodemaps, file_systems: vec![fs(1), fs(2)], ..ClusterMap::empty() };
+        let change = ChangeNodemaps {
+            remove: old.cloned().into_iter().collect(),
+            add: new.cloned().into_iter().collect(),
+        };
+        let next = change_nodemaps(&map, &change, &keys).expect("changed");
+        let secrets: Vec<Uuid> = next.file_systems.iter().map(|fs| fs.secret).collect();
+        let are_new = secrets == keys;
+        assert!(are_new || secrets == [101, 102].map(|n| Uuid([n; 16])), "all, or none");
+        are_new
+    };
+    let lab = Nodemap { node: "lab*".into(), priority: 5, ..nodemap("lab") };
+    let other = Nodemap { node: "*".into(), priority: 7, ..nodemap("other") };
+    let with = |root: &str| Nodemap { root: root.into(), ..lab.clone() };
+    let banned = Nodemap { ban: true, ..lab.clone() };
+    let reader = Nodemap { read_only: true, ..lab.clone() };
+    let squashed = Nodemap { squash: Squash::All, ..lab.clone() };
+    let early = Nodemap { priority: 1, ..lab.clone() };
+    let late = Nodemap { priority: 9, ..lab.clone() };
+    let wider = Nodemap { node: "l*".into(), ..lab.clone() };
+    let table = [
+        (None, Some(&banned), true),
+        (Some(&banned), None, true),
+        (Some(&lab), Some(&banned), true),
+        (Some(&banned), Some(&lab), false),
+        (Some(&lab), Some(&reader), true),
+        (Some(&reader), Some(&lab), false),
+        (Some(&reader), Some(&banned), true),
+        (Some(&lab), Some(&with("/a")), true),
+        (Some(&with("/a")), Some(&with("/a/b")), true),
+        (Some(&with("/a")), Some(&with("/b")), true),
+        (Some(&with("/a")), Some(&lab), false),
+        (Some(&lab), Some(&squashed), true),
+        (Some(&squashed), Some(&lab), true),
+        (Some(&lab), Some(&wider), true),
+        (Some(&lab), Some(&early), false),
+        (Some(&lab), Some(&late), true),
+    ];
+    for (old, new, want) in table {
+        assert_eq!(new_keys(&[&other], old, new), want, "{old:?} {new:?}");
+    }
+    let map = ClusterMap { file_systems: vec![fs(1), fs(2)], ..ClusterMap::empty() };
+    let add = ChangeNodemaps { remove: vec![], add: vec![banned] };
+    assert_eq!(change_nodemaps(&map, &add, &keys[..1]).map_err(|fault| fault.code), Err(Code::Busy));
 }

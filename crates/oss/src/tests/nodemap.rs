@@ -89,6 +89,37 @@ fn n2_a_node_that_may_only_read_changes_no_object_though_it_has_a_capability() {
 }
 
 #[test]
+fn n2_a_node_that_may_only_read_locks_for_reads_and_gives_back_and_keeps_no_space_and_no_reader_out() {
+    let rig = Rig::new();
+    let by = known("stria://c/client/lab7");
+    ask(&rig, &by, &attach(&by)).unwrap();
+    ask(&rig, &by, &write_of(rw(), 0, b"x")).unwrap();
+    assert!(ask(&rig, &by, &Grant { bytes: 1 << 16 }).unwrap().bytes > 0);
+    let lock = |write, lock| LockRange { cap: rw(), object: object(), offset: 0, len: 1, write, lock };
+    ask(&rig, &by, &lock(true, 1)).unwrap();
+    take_map(&rig, vec![Nodemap { read_only: true, ..nodemap("lab*") }]);
+    let before = rig.ost.core.store.last_seq();
+    let code = |fault: Fault| fault.code;
+    let release = Release { cap: rw(), object: object(), offset: 0, len: 4096 };
+    assert_eq!(ask(&rig, &by, &Grant { bytes: 1 }).map_err(code).unwrap_err(), Code::ReadOnly);
+    assert_eq!(ask(&rig, &by, &lock(true, 2)).map_err(code).unwrap_err(), Code::ReadOnly);
+    assert_eq!(ask(&rig, &by, &release).map_err(code).unwrap_err(), Code::ReadOnly);
+    // What it has goes back, and a read of several objects has its lock.
+    ask(&rig, &by, &UnlockRange { lock: 1, objects: vec![object()] }).unwrap();
+    assert_eq!(ask(&rig, &by, &Grant { bytes: 0 }).unwrap().bytes, 0);
+    let reader = cap_with(RIGHT_READ, 1);
+    ask(&rig, &by, &LockRange { cap: reader.clone(), ..lock(false, 3) }).unwrap();
+    ask(&rig, &by, &Read { lock: 3, ..read_of(reader, 0, 1) }).unwrap();
+    ask(&rig, &by, &UnlockRange { lock: 3, objects: vec![object()] }).unwrap();
+    assert_eq!(rig.ost.core.store.last_seq(), before, "nothing was logged");
+    let malformed = Header { call: LockRange::CALL, session: SESSION, ..Header::default() };
+    let mut bulk = Buf::new();
+    let mut answer = Answer::to(&by, malformed, &mut bulk);
+    rig.ost.serve(&malformed, b"x", &[], &mut answer);
+    assert_eq!(decode_reply::<Empty>(&answer.body).unwrap().1.unwrap_err().code, Code::BadRequest);
+}
+
+#[test]
 fn a_process_of_the_servers_host_is_matched_by_local0_only() {
     let rig = Rig::new();
     let any = Nodemap { ban: true, address: "0.0.0.0/0".into(), ..nodemap("") };

@@ -32,14 +32,14 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn take(paths: &[&Path]) -> Result<Vec<String>> {
+pub fn take(paths: &[&Path]) -> Result<Vec<String>> {
     let paths: Vec<String> = paths.iter().map(|p| text(p)).collect();
     let words: Vec<&str> = ["take"].into_iter().chain(paths.iter().map(String::as_str)).collect();
     handles(&words)
 }
 
 /// The result of opening each handle on the file system at `mount`.
-fn open(mount: &Path, taken: &[String]) -> Result<Vec<String>> {
+pub fn open(mount: &Path, taken: &[String]) -> Result<Vec<String>> {
     let mount = text(mount);
     let words: Vec<&str> = ["open", &mount].into_iter().chain(taken.iter().map(String::as_str)).collect();
     handles(&words)

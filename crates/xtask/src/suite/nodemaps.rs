@@ -2,16 +2,18 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::Read;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use testkit::cluster::is_mounted;
 use testkit::{Cluster, Shape, Wiring};
 
+use super::handles;
 use super::semantics::wait_until;
 use super::sys::{ensure_eq, expect_errno, run};
 use super::{Bench, Needs, Test};
@@ -157,8 +159,38 @@ fn root(b: &mut Bench) -> Result<()> {
     wait_until("the directory is gone", || Ok(fs::metadata(point.join("dir/deep")).is_err()))?;
     ensure!(fs::read_to_string(point.join("shared"))? == "both", "the rest stays");
 
-    // 5. Another root ends the session, and the mount goes on there.
+    // 5. By handles, which another mount gives for files outside.
+    let [outside, shared, inside] = [other.join("secret"), other.join("shared"), a.join("theirs")];
+    let taken = handles::take(&[&outside, &shared, &inside, &other, &cluster.mount])?;
+    let got = handles::open(&point, &taken)?;
+    let is = |text: &str| text.to_owned();
+    ensure_eq(
+        got[..4].to_vec(),
+        vec![is("ESTALE"), is("both"), is("new"), is("ESTALE")],
+        "files by handles",
+    )?;
+    ensure!(got[4].starts_with(&format!("{} ", point.display())), "the root by its handle: {}", got[4]);
+
+    // 6. Another root ends the session, and the mount goes on there. Bytes of a file outside of it are out of reach, though it is open.
+    //    Another client goes on with its open file, though keys change (mgmt-K2).
+    let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    fs::write(a.join("large"), &large)?;
+    let direct =
+        |path: PathBuf| File::options().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(path);
+    let theirs = direct(point.join("large"))?;
+    let ours = direct(a.join("large"))?;
+    let part = |file: &File, at: u64| {
+        let mut bytes = vec![0; 4096];
+        file.read_exact_at(&mut bytes, at).map(|()| bytes == large[at as usize..][..4096])
+    };
+    ensure!(part(&theirs, 0)? && part(&ours, 0)?, "bytes that both may read");
     admin(&cluster, "nodemap modify site --root /projects/b")?;
+    let mut at = 0;
+    wait_until("the bytes of a file outside are out of reach", || {
+        at += 4096;
+        ensure!(part(&ours, at)?, "another client's bytes");
+        Ok(part(&theirs, at).is_err())
+    })?;
     wait_until("the guest sees another root", || Ok(point.join("secret").exists()))?;
     wait_until("and nothing of the former", || {
         number += 1;
@@ -251,8 +283,12 @@ fn nodemaps(b: &mut Bench) -> Result<()> {
     // 4. Mapped ids: the client sees its own, the file system has others.
     admin(&cluster, "nodemap modify squashed --squash none --uid-map 0:5000:100 --gid-map 0:6000:100")?;
     wait_until("ids are mapped", || {
-        Ok(fs::write(dir.join("mapped"), "x").is_ok() && owner("mapped").is_ok_and(|ids| ids == (0, 0)))
+        // A file of before stays the squash user's.
+        number += 1;
+        let name = format!("n{number}");
+        Ok(fs::write(dir.join(&name), "x").is_ok() && owner(&name).is_ok_and(|ids| ids == (0, 0)))
     })?;
+    fs::write(dir.join("mapped"), "x")?;
     File::open(dir.join("mapped"))?.sync_all()?;
     ensure_eq(owner("small")?, (7, 8), "a file whose owner no range has")?;
     let invalid = chown(dir.join("mapped"), Some(777), None);
