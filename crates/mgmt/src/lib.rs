@@ -16,6 +16,7 @@
 //! map that revokes it (`crls.rs`).
 //! mgmt-K2: they change also with each change of nodemaps after which a node may do less, so that no capability from before counts
 //! (`nodemap.rs`).
+//! mgmt-S1 to mgmt-S4: a slow link is found among its twins (`links.rs`).
 //! mgmt-N1: a node takes the first nodemap that matches it, in the order of priority and then name (`nodemap.rs`).
 //! mgmt-N2: no two ranges of a nodemap have an id in common, on either side.
 //! mgmt-N3: the root of a nodemap is a path of plain names from the file system's root.
@@ -23,6 +24,7 @@
 mod client_view;
 mod create_fs;
 mod crls;
+mod links;
 mod name;
 pub mod nodemap;
 mod register;
@@ -33,6 +35,7 @@ mod states;
 pub use client_view::client_view;
 pub use create_fs::{COMMIT_INTERVAL_MS_MAX, COMMIT_INTERVAL_MS_MIN, apply_create_fs};
 pub use crls::publish_crls;
+pub use links::{End, Link, SlowLink, slow_links};
 pub use name::{FS_NAME_MAX, check_fs_name};
 pub use register::{COMMIT_INTERVAL_MS, Fresh, MAP_BYTES_MAX, apply_register, refuse_second_copy};
 pub use remove::{apply_removal, plan_removal, removal_token};

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use types::Buf;
@@ -20,6 +21,7 @@ use crate::incoming::{Frame, Incoming, Memory, READ_AHEAD, Step};
 use crate::known::Endpoint;
 use crate::limits::{Seat, Share};
 use crate::line::Answered;
+use crate::link::{MEASURED_MIN, Transfer};
 use crate::live::Entry;
 use crate::outgoing::Outgoing;
 use crate::socket::{Gone, receive_all};
@@ -65,6 +67,8 @@ struct Receiving {
     /// Bytes that were received behind the last frame.
     rest: Vec<u8>,
     incoming: Incoming<Share>,
+    /// The measure of the frame's bulk bytes that the socket did not have yet.
+    transfer: Option<Transfer>,
 }
 
 /// A worker's buffers, which frames take and give back.
@@ -95,8 +99,12 @@ pub(crate) enum Read {
 
 impl Connection {
     pub fn new(id: u64, channel: Channel, endpoint: Endpoint, seat: Seat, now_ms: u32) -> Connection {
-        let receiving =
-            Receiving { greeting: Some(Vec::new()), rest: Vec::new(), incoming: Incoming::default() };
+        let receiving = Receiving {
+            greeting: Some(Vec::new()),
+            rest: Vec::new(),
+            incoming: Incoming::default(),
+            transfer: None,
+        };
         Connection {
             id,
             channel,
@@ -171,7 +179,7 @@ impl Connection {
     /// `may_sleep` is asked in the middle of bulk bytes, whether the call may wait for more.
     pub fn read(&self, spare: &mut Spare, may_sleep: &dyn Fn() -> bool) -> Result<Read, Gone> {
         let mut receiving = self.receiving.lock();
-        let Receiving { greeting, rest, incoming } = &mut *receiving;
+        let Receiving { greeting, rest, incoming, transfer } = &mut *receiving;
         if let Some(bytes) = greeting {
             let whole = read_greeting(&self.channel, bytes)?;
             if whole.is_some() {
@@ -193,6 +201,9 @@ impl Connection {
             begin = end - bytes.len();
             match step {
                 Step::Whole(frame) => {
+                    if let Some(transfer) = transfer.take() {
+                        transfer.end(Instant::now());
+                    }
                     if begin == end && !is_drained {
                         // A look costs less than another worker's.
                         (begin, end) = (0, self.channel.receive_now(&mut spare.ahead)?.unwrap_or(0));
@@ -211,11 +222,17 @@ impl Connection {
             let is_bulk = incoming.is_in_bulk();
             let (want, got) = match incoming.place() {
                 Some(place) => {
-                    let got = match is_bulk && may_sleep() {
+                    let want = place.len();
+                    // A call that waits would not tell whether the socket was empty.
+                    let begins = is_bulk && want >= MEASURED_MIN && transfer.is_none();
+                    let got = match is_bulk && !begins && may_sleep() {
                         true => receive_all(&self.channel, place)?,
                         false => self.channel.receive_now(place)?,
                     };
-                    let want = place.len();
+                    let left = want - got.unwrap_or(0);
+                    if begins && left >= MEASURED_MIN && self.endpoint.address.is_some() {
+                        *transfer = Some(self.begin_transfer(left));
+                    }
                     incoming.received(got.unwrap_or(0));
                     (want, got)
                 }
@@ -230,6 +247,11 @@ impl Connection {
                 return Ok(Read::Empty);
             }
         }
+    }
+
+    fn begin_transfer(&self, left: usize) -> Transfer {
+        let name = self.channel.known().map_or("", |known| known.identity().node.as_str());
+        self.seat.link().begin(left, (&self.endpoint.net, name), Instant::now())
     }
 
     /// True between two frames, with no byte of the next one received. The caller has it.

@@ -35,6 +35,7 @@ mod lane;
 mod later;
 mod limits;
 mod line;
+mod link;
 mod live;
 mod local;
 mod mismatch;

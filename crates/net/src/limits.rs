@@ -5,16 +5,19 @@
 //!     so that a peer that sends half a frame, or reads no answers, delays only requests of its own origin. Short frames have a quarter of
 //!     that beside it, so that long ones do not delay them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use socket2::Socket;
-use wire::fabric::PeerStat;
+use wire::fabric::{LinkStat, PeerStat};
 
 use crate::counts::{Meter, PeerCounts, Trace, add};
+use crate::link::Link;
 
 /// Connections of a peer that always get a place: twice what a mount opens to a server, for several mounts on one host.
 const FEW: usize = 64;
@@ -107,6 +110,7 @@ struct Use {
     connections: AtomicUsize,
     bytes: [AtomicUsize; 2],
     counts: Arc<PeerCounts>,
+    link: Arc<Link>,
 }
 
 /// A connection's place, until it is dropped.
@@ -143,7 +147,8 @@ impl Budget {
         let mut peers = self.peers.lock();
         let make = || {
             let counts = PeerCounts::new(origin.to_string(), self.trace.clone());
-            Arc::new(Use { connections: AtomicUsize::new(0), bytes: Default::default(), counts })
+            let link = Link::new(Instant::now());
+            Arc::new(Use { connections: AtomicUsize::new(0), bytes: Default::default(), counts, link })
         };
         let peer = peers.get(&origin).cloned().unwrap_or_else(make);
         // Counts of places change under the lock only.
@@ -169,6 +174,26 @@ impl Budget {
         peers.values().map(stat).collect()
     }
 
+    /// How quickly hosts have sent of late, those with the most bytes first.
+    pub fn links(&self, now: Instant) -> Vec<LinkStat> {
+        let peers = self.peers.lock();
+        let link = |(origin, peer): (&Origin, &Arc<Use>)| {
+            let late = peer.link.of_late(now);
+            (late.bytes > 0).then(|| LinkStat {
+                address: origin.to_string(),
+                net: late.net,
+                name: late.name,
+                bytes: late.bytes,
+                each_us: late.each_ns / 1000,
+                any_us: late.any_ns / 1000,
+            })
+        };
+        let mut links: Vec<_> = peers.iter().filter_map(link).collect();
+        drop(peers);
+        links.sort_by_key(|link| Reverse(link.bytes));
+        links
+    }
+
     /// Bytes of frames in memory.
     pub fn bytes(&self) -> usize {
         self.bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
@@ -192,6 +217,11 @@ impl Budget {
 impl Seat {
     pub fn meter(&self) -> Arc<Meter> {
         self.peer.counts.meter()
+    }
+
+    /// The measure of this host's link.
+    pub fn link(&self) -> &Arc<Link> {
+        &self.peer.link
     }
 
     /// net-L2: memory for a frame of so many bytes, or `None` if there is none now.

@@ -16,6 +16,23 @@ bodies! {
         peers: Vec<PeerStat>,
         /// Peers that are left out.
         others: u32,
+        /// Hosts that have sent bulk bytes of late; at most `PEERS_MAX`.
+        links: Vec<LinkStat>,
+    }
+    /// How quickly bulk bytes come from one host of late. Counted are those for which the server waited, from a moment at which it had
+    /// read all that had come. Old ones count half after each minute.
+    LinkStat {
+        /// The host's address, which is a router's if one carries its connections.
+        address: String,
+        /// The net on which it reaches this process.
+        net: String,
+        /// As its certificate names it; empty without one, or if several come from this address.
+        name: String,
+        bytes: u64,
+        /// For how long one transfer waited, summed over all.
+        each_us: u64,
+        /// For how long at least one transfer waited.
+        any_us: u64,
     }
     /// The counters of all connections to one peer since the process began, or since the peer was seen first.
     PeerStat {

@@ -60,7 +60,7 @@ macro_rules! all_types {
                 changelog::ListConsumers,
             }
             values {
-                notice::Taken, notice::Forgotten, notice::Wanted, mdt::ClientLeases, mdt::FileLease, mdt::LeaseWait, fabric::PeerStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
+                notice::Taken, notice::Forgotten, notice::Wanted, mdt::ClientLeases, mdt::FileLease, mdt::LeaseWait, fabric::PeerStat, fabric::LinkStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
                 object::Capability, object::ObjectStat, object::Damage, object::Mac,
                 object::SeekFrom, object::Sought, object::ScrubPass,
                 ost::OstWrites, ost::OstSizes, ost::OstUser, ost::OstSmall, ost::OstIndex, ost::OstAmount, ost::OstGrant, ost::OstObjects, ost::OstClass,

@@ -21,6 +21,8 @@ use crate::reach::{self, Reach, Service, Wires};
 use crate::rundir::{Holder, RunDir, State, Use};
 use types::size::human;
 
+mod links;
+
 /// Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria status --dir /tmp/s
@@ -63,6 +65,9 @@ struct Report {
     /// OSTs that serve large requests more slowly than their twins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     slow: Vec<Slow>,
+    /// Links of hosts and servers that are slower than their twins.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    slow_links: Vec<links::Slow>,
     targets: Vec<Line>,
 }
 
@@ -242,7 +247,10 @@ fn of_mounts() -> anyhow::Result<Vec<Report>> {
 
 fn of_running(reach: &Reach) -> Report {
     let name = reach.file_system().name.clone();
-    let targets = reach.ask_all(&reach.targets(), |t| running_line(reach, &name, t));
+    let all = reach.targets();
+    let targets = reach.ask_all(&all, |t| running_line(reach, &name, t));
+    let serving = all.iter().zip(&targets).filter(|(t, line)| !t.is_mdt && line.state == UP);
+    let serving: Vec<&Target> = serving.map(|(t, _)| *t).collect();
     let down: Vec<String> = targets.iter().filter(|t| t.state != UP).map(|t| t.name.clone()).collect();
     let state = match down.len() {
         0 => UP,
@@ -255,6 +263,7 @@ fn of_running(reach: &Reach) -> Report {
         wires: Some(reach.wires.clone()),
         down,
         slow: slow_of(&targets),
+        slow_links: links::slow_of(reach, &serving),
         targets,
         ..Report::empty(name, state)
     }
@@ -387,6 +396,7 @@ impl Report {
             wires: None,
             down: vec![],
             slow: vec![],
+            slow_links: vec![],
             targets: vec![],
         }
     }
@@ -430,6 +440,7 @@ impl Report {
             );
             out += &(wrap(&note, 4) + "\n");
         }
+        self.slow_links.iter().for_each(|slow| out += &(wrap(&slow.text(), 4) + "\n"));
         if !self.down.is_empty() {
             let down = self.down.join(", ");
             out += &wrap(&format!("down: {down}; start them: calls that need one wait, and then fail"), 4);

@@ -18,7 +18,8 @@ impl Fs {
         let others = peers.len().saturating_sub(NODES_MAX) as u32;
         peers.truncate(NODES_MAX);
         let (workers, memory_bytes, memory_bytes_max) = (0, 0, 0);
-        NetStatReply { workers, connections, memory_bytes, memory_bytes_max, peers, others }.to_bytes()
+        NetStatReply { workers, connections, memory_bytes, memory_bytes_max, peers, others, links: vec![] }
+            .to_bytes()
     }
 
     /// A `NetTraceReply`: frames after the number that `after` is the text of.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use types::{Code, Fault, Seq};
 use wire::fabric::{NetStat, NetStatReply, NetTrace, PEERS_MAX};
@@ -54,6 +55,8 @@ impl Engine {
         peers.sort_by_key(|peer| Reverse(peer.frames_in));
         let others = peers.len().saturating_sub(PEERS_MAX) as u32;
         peers.truncate(PEERS_MAX);
+        let mut links = self.budget.links(Instant::now());
+        links.truncate(PEERS_MAX);
         NetStatReply {
             workers: self.workers() as u32,
             connections: self.open() as u32,
@@ -61,6 +64,7 @@ impl Engine {
             memory_bytes_max: self.budget.limits.memory as u64,
             peers,
             others,
+            links,
         }
     }
 }

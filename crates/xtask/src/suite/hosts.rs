@@ -22,7 +22,14 @@ pub const OWN: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("hosts::a_clients_link_is_away_under_writes", client_away)),
     (Needs::Only(Wiring::Tcp), ("hosts::answers_of_a_server_are_lost_under_writes", answers_lost)),
     (Needs::Only(Wiring::Tcp), ("hosts::an_oss_moves_to_another_address_under_writes", oss_moves)),
+    (Needs::Only(Wiring::Tcp), ("hosts::a_host_with_a_slow_link_is_named_by_status", slow_link)),
 ];
+
+/// Rates of links in MiB/s: even ones are the limit, and not processors.
+const LINK_RATE: u64 = 30;
+const SLOW_LINK_RATE: u64 = 3;
+/// A host writes so much before it syncs.
+const WRITTEN_BYTES: usize = 4 << 20;
 
 const LINK_AWAY: Duration = Duration::from_secs(3);
 const ANSWERS_LOST: Duration = Duration::from_secs(2);
@@ -188,6 +195,62 @@ fn oss_moves(b: &mut Bench) -> Result<()> {
         site.start_part(&oss)
     })
     .map(drop)
+}
+
+/// [mgmt-S1] Three client hosts write, one of them over a link with a tenth of the others' rate: `stria status` names that host only.
+fn slow_link(b: &mut Bench) -> Result<()> {
+    let clients = ["c0", "c1", "c2"];
+    let plan = ["s0", "s1"].iter().chain(&clients).fold(Plan::new(), |plan, host| plan.host(host, &["tcp0"]));
+    let plan = plan.cluster("alpha", "s0").fs(FS, "s0", &["s1"]).osts(1, "1G");
+    let mut site = site(b, clients.iter().fold(plan, |plan, host| plan.mount(FS, host)))?;
+    let mgs = site.plan().mgs_nids("alpha", "s0")?.join(",");
+    let status = |site: &Site| -> Result<serde_json::Value> {
+        let (code, text) = site.stria("s0", "alpha", &["status", "-j", "--mgs", &mgs])?;
+        ensure_eq(code, 0, &text)?;
+        let found: serde_json::Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+        Ok(found[0]["slow_links"].clone())
+    };
+    ensure_eq(status(&site)?, serde_json::Value::Null, "links of an idle file system")?;
+    for host in clients {
+        site.hosts().set_rate(host, "tcp0", Some(if host == "c1" { SLOW_LINK_RATE } else { LINK_RATE }))?;
+    }
+    let bytes = content(&mut b.rng(), WRITTEN_BYTES);
+    let ends = AtomicBool::new(false);
+    let mounts = clients.iter().map(|host| Ok((*host, site.mount(FS, host)?))).collect::<Result<Vec<_>>>()?;
+    let mut named = serde_json::Value::Null;
+    let write = |(host, mount): &(&str, std::path::PathBuf)| -> Result<()> {
+        let file = File::create(mount.join(host))?;
+        while !ends.load(Ordering::SeqCst) {
+            file.write_all_at(&bytes, 0)?;
+            file.sync_all()?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let write = &write;
+        let writers: Vec<_> = mounts.iter().map(|mount| scope.spawn(move || write(mount))).collect();
+        let found = wait_until("a link is named", || {
+            named = status(&site)?;
+            Ok(!named.is_null())
+        });
+        ends.store(true, Ordering::SeqCst);
+        let written: Result<Vec<()>> =
+            writers.into_iter().map(|writer| writer.join().expect("a writer does not panic")).collect();
+        found.and(written.map(drop))
+    })
+    .with_context(|| format!("logs:\n{}", site.log_tails()))?;
+    let [slow] = named.as_array().context("a list")?.as_slice() else {
+        anyhow::bail!("one link is slow, and status names {named}");
+    };
+    let address = site.host("c1")?.address("tcp0")?;
+    ensure_eq(slow["kind"].as_str(), Some("host"), &named.to_string())?;
+    ensure_eq(slow["name"].as_str(), Some("c1"), &named.to_string())?;
+    ensure_eq(slow["nids"].as_str(), Some(format!("{address}@tcp0").as_str()), &named.to_string())?;
+    println!(
+        "       host c1 at {} % of its twins, of {SLOW_LINK_RATE} in {LINK_RATE} MiB/s",
+        slow["percent"]
+    );
+    site.stop_all()
 }
 
 /// Bytes of a record: some are inline in the MDT, and a file of them is soon in objects.

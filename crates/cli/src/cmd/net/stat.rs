@@ -69,7 +69,7 @@ impl Stat {
 }
 
 fn line_of(process: &Process, stat: NetStatReply) -> Line {
-    let NetStatReply { workers, connections, memory_bytes, memory_bytes_max, peers, others } = stat;
+    let NetStatReply { workers, connections, memory_bytes, memory_bytes_max, peers, others, .. } = stat;
     let peer_of = |p: PeerStat| Peer {
         peer: p.peer,
         connections: p.connections,
