@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::nid::{Address, Nid};
 use parking_lot::Mutex;
@@ -20,6 +20,10 @@ pub const VARIABLE: &str = "STRIA_TLS";
 pub const OFF: &str = "off";
 /// How often changed files are looked for.
 const LOOK_EACH: Duration = Duration::from_secs(1);
+/// Time from a change to the second round of actions.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Longest wait for the ends of sessions before connections are closed.
+const ENDS_MAX: Duration = Duration::from_millis(250);
 
 /// The part of a process in its cluster.
 #[derive(Clone, Copy)]
@@ -80,6 +84,7 @@ fn reaches_others(listen: &str) -> bool {
 
 /// An action after a change of certificates or lists. `Trust` judges by the new ones already.
 type Act = Box<dyn Fn(&Trust) + Send>;
+type Acts = Arc<Mutex<Vec<Act>>>;
 
 /// A message to the thread that looks after certificates.
 enum Word {
@@ -100,20 +105,18 @@ pub struct Watch {
 #[derive(Clone)]
 pub struct Feed {
     words: Sender<Word>,
-    acts: Arc<Mutex<Vec<Act>>>,
+    acts: Acts,
 }
 
 impl Feed {
-    /// Takes the lists of a map. They count soon after, and at the next start.
+    /// Takes the lists of a map. They count soon after, and at the next start. Where `Trust` judges by them already, the rest still follows.
     pub fn take(&self, map: &ClusterMap) {
         self.lists(&map.crls);
     }
 
     pub fn lists(&self, crls: &[u8]) {
-        if !crls.is_empty() {
-            // Without the thread the process is ending.
-            let _ = self.words.send(Word::Lists(crls.to_vec()));
-        }
+        // Without the thread the process is ending.
+        let _ = self.words.send(Word::Lists(crls.to_vec()));
     }
 
     /// Adds an action for each change. It is carried out soon for changes of before.
@@ -127,32 +130,15 @@ impl Watch {
     /// `recheck` closes connections whose other end is not good any more.
     pub fn start(trust: Arc<Trust>, recheck: impl Fn() + Send + 'static) -> anyhow::Result<Watch> {
         let (words, heard) = mpsc::channel();
-        let acts: Arc<Mutex<Vec<Act>>> = Arc::default();
-        let to_do = acts.clone();
-        let act = move |trust: &Trust| {
-            // Sessions before connections: a client with an open connection is told why its session ends.
-            to_do.lock().iter().for_each(|act| act(trust));
-            recheck();
-        };
-        let look = move || {
-            let (mut known, mut is_again) = (Vec::new(), false);
-            loop {
-                let change = match heard.recv_timeout(LOOK_EACH) {
-                    Ok(Word::Lists(lists)) if lists == known => false,
-                    Ok(Word::Lists(lists)) => {
-                        known = lists;
-                        take_lists(&trust, &known)
-                    }
-                    Ok(Word::Look) => true,
-                    Err(RecvTimeoutError::Timeout) => reload(&trust),
-                    Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
-                };
-                if change || is_again {
-                    act(&trust);
-                }
-                // Once more: a request that was under way may have begun a session meanwhile.
-                is_again = change;
-            }
+        let acts = Acts::default();
+        let mut keeper = Keeper::new(trust, acts.clone(), Box::new(recheck), Instant::now())?;
+        let look = move || loop {
+            let word = match heard.recv_timeout(keeper.wait(Instant::now())) {
+                Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(word) => Some(word),
+                Err(RecvTimeoutError::Timeout) => None,
+            };
+            keeper.hear(word, Instant::now());
         };
         let thread = std::thread::Builder::new().name("certificates".into()).spawn(look)?;
         Ok(Watch { feed: Feed { words, acts }, thread: Some(thread) })
@@ -160,6 +146,143 @@ impl Watch {
 
     pub fn feed(&self) -> Feed {
         self.feed.clone()
+    }
+}
+
+/// The state of a `Watch`'s thread.
+struct Keeper {
+    trust: Arc<Trust>,
+    ends: Ends,
+    recheck: Box<dyn Fn() + Send>,
+    /// The lists of the newest map. Some may be of a CA that this process learns of later.
+    offered: Vec<u8>,
+    /// `offered` was taken without an error.
+    is_taken: bool,
+    /// The lists of the last action.
+    acted: Vec<u8>,
+    look_at: Instant,
+    again_at: Option<Instant>,
+}
+
+impl Keeper {
+    fn new(
+        trust: Arc<Trust>,
+        acts: Acts,
+        recheck: Box<dyn Fn() + Send>,
+        now: Instant,
+    ) -> anyhow::Result<Keeper> {
+        Ok(Keeper {
+            ends: Ends::start(trust.clone(), acts)?,
+            recheck,
+            offered: vec![],
+            is_taken: true,
+            acted: trust.crl().1,
+            look_at: now + LOOK_EACH,
+            again_at: None,
+            trust,
+        })
+    }
+
+    /// How long to listen before the next `hear`.
+    fn wait(&self, now: Instant) -> Duration {
+        let next = self.again_at.map_or(self.look_at, |again| again.min(self.look_at));
+        next.saturating_duration_since(now)
+    }
+
+    /// Takes a message, if there is one, and does everything that is due.
+    fn hear(&mut self, word: Option<Word>, now: Instant) {
+        let mut is_change = match word {
+            Some(Word::Lists(lists)) => {
+                // A map without lists takes none back.
+                if !lists.is_empty() && (lists != self.offered || !self.is_taken) {
+                    self.offered = lists;
+                    self.take_offered();
+                }
+                // The management service's own process judges by them before its map has them.
+                self.trust.crl().1 != self.acted
+            }
+            Some(Word::Look) => true,
+            Some(Word::End) | None => false,
+        };
+        if now >= self.look_at {
+            self.look_at = now + LOOK_EACH;
+            if reload(&self.trust) {
+                is_change = true;
+                // The files may have brought the CA of a list that was passed over before.
+                self.take_offered();
+            }
+        }
+        if is_change || self.again_at.is_some_and(|at| now >= at) {
+            // Once more a second later: a request that was under way may have begun a session meanwhile.
+            self.again_at = is_change.then_some(now + AGAIN_AFTER);
+            self.act();
+        }
+    }
+
+    /// Sessions before connections: a client with an open connection is told why its session ends. Connections wait for that only so long.
+    fn act(&mut self) {
+        let lists = self.trust.crl().1;
+        self.ends.end_sessions();
+        (self.recheck)();
+        if lists != self.acted {
+            self.acted = lists;
+            keep(&self.trust);
+        }
+    }
+
+    fn take_offered(&mut self) {
+        match self.trust.set_crl(&self.offered) {
+            Ok(None) => self.is_taken = true,
+            Ok(Some(change)) => {
+                self.is_taken = true;
+                let (list, revoked) = (change.list_number, change.revoked.len());
+                tracing::info!("revocation list {list} came with the cluster map, {revoked} newly revoked");
+            }
+            Err(bad) => {
+                self.is_taken = false;
+                tracing::error!(
+                    "the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?"
+                );
+            }
+        }
+    }
+}
+
+/// Ends sessions on a thread of its own: a target whose log is slow must not keep connections open.
+struct Ends {
+    /// Each message asks for all actions, and is answered after them.
+    asks: Option<Sender<Sender<()>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ends {
+    fn start(trust: Arc<Trust>, acts: Acts) -> anyhow::Result<Ends> {
+        let (asks, asked) = mpsc::channel::<Sender<()>>();
+        let run = move || {
+            for done in asked {
+                acts.lock().iter().for_each(|act| act(&trust));
+                // The asking thread may wait no longer.
+                let _ = done.send(());
+            }
+        };
+        let thread = std::thread::Builder::new().name("revoked".into()).spawn(run)?;
+        Ok(Ends { asks: Some(asks), thread: Some(thread) })
+    }
+
+    /// Returns when they have ended, or after `ENDS_MAX` while they end.
+    fn end_sessions(&self) {
+        let (done, is_done) = mpsc::channel();
+        let asked = self.asks.as_ref().is_some_and(|asks| asks.send(done).is_ok());
+        if asked && is_done.recv_timeout(ENDS_MAX) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("sessions of revoked nodes end slowly; their connections are closed before");
+        }
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        drop(self.asks.take());
+        join(self.thread.take());
     }
 }
 
@@ -176,63 +299,30 @@ fn reload(trust: &Trust) -> bool {
     reload.change.is_some()
 }
 
-/// True: one of the lists is newer.
-fn take_lists(trust: &Trust, lists: &[u8]) -> bool {
-    match trust.set_crl(lists) {
-        Ok(None) => false,
-        Ok(Some(change)) => {
-            let (list, revoked) = (change.list_number, change.revoked.len());
-            tracing::info!("revocation list {list} came with the cluster map, {revoked} newly revoked");
-            if let Err(e) = trust.keep_crl() {
-                tracing::warn!(
-                    "revocation list {list} is not kept for the next start: {e}; let this process write to its folder of certificates"
-                );
-            }
-            true
-        }
-        Err(bad) => {
-            tracing::error!(
-                "the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?"
-            );
-            false
-        }
+/// Keeps the lists for the next start. Files are flushed for that, so it comes after everything that shuts a revoked node out.
+fn keep(trust: &Trust) {
+    if let Err(e) = trust.keep_crl() {
+        let list = trust.crl().0;
+        tracing::warn!(
+            "revocation list {list} is not kept for the next start: {e}; let this process write to its folder of certificates"
+        );
+    }
+}
+
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.join().is_err()
+    {
+        tracing::error!("the thread that looks for certificates had panicked");
     }
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
         let _ = self.feed.words.send(Word::End);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that looks for certificates had panicked");
-        }
+        join(self.thread.take());
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_on_a_network_needs_a_certificate_or_an_explicit_off() {
-        // listen, setting, refused?
-        let table = [
-            ("127.0.0.1:7010", None, false),
-            ("[::1]:7010", None, false),
-            ("localhost:7010", None, false),
-            ("unix:/run/x.sock", None, false),
-            ("0.0.0.0:7010", None, true),
-            ("[::]:7010", None, true),
-            ("10.0.0.7:7010", None, true),
-            ("10.0.0.7:7010@tcp1", None, true),
-            ("10.0.0.7:7010", Some("off"), false),
-            ("10.0.0.7:7010", Some("/etc/stria/tls"), true),
-        ];
-        for (listen, setting, is_refused) in table {
-            let said = refuse_open(&["127.0.0.1:1".to_owned(), listen.to_owned()], setting, None);
-            assert_eq!(said.is_err(), is_refused, "{listen} {setting:?}");
-            assert!(said.err().is_none_or(|e| e.to_string().contains("tls = \"off\"")));
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,8 @@
 //!
 //! mgs-M1: a change is stored before it is answered.
 //! mgs-M2: secrets go to certificates of servers and administrators only. Without TLS a peer that claims to be a server is believed.
-//! mgs-M3: a revocation list counts at the management service itself as soon as it is stored.
+//! mgs-M3: a revocation list counts at the management service itself before the map with it is stored. From then on each request by a revoked
+//!     certificate is refused, also one that came before and waited; its connection is closed a little later.
 
 mod random;
 mod state;
@@ -17,7 +18,7 @@ use std::time::Instant;
 use mapstore::{FileStore, MapStore, StoreError};
 use net::{Answer, Line, Service};
 use parking_lot::Mutex;
-use pki::{Role, Trust};
+use pki::{Refused, Role, Trust};
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{
@@ -49,8 +50,10 @@ pub struct Mgs {
     state: Mutex<State>,
     /// Processes that are told of a newer map.
     watchers: Mutex<Watchers>,
-    /// Its certificates, and the function that takes the lists of a map.
-    certificates: OnceLock<(Arc<Trust>, TakeLists)>,
+    /// Its certificates.
+    trust: OnceLock<Arc<Trust>>,
+    /// Has everything done that follows from the lists of a map.
+    take_lists: OnceLock<TakeLists>,
     /// Time zero of its clock.
     begun: Instant,
 }
@@ -78,7 +81,8 @@ impl Mgs {
         Ok(Arc::new(Mgs {
             state: Mutex::new(state),
             watchers: Mutex::new(Watchers { lines: vec![], prune_at: 64 }),
-            certificates: OnceLock::new(),
+            trust: OnceLock::new(),
+            take_lists: OnceLock::new(),
             begun: Instant::now(),
         }))
     }
@@ -93,11 +97,22 @@ impl Mgs {
         self.state.lock().map().clone()
     }
 
-    /// Lets administrators publish revocation lists, which `trust` verifies. `take` gets the map of now, and each one with new lists (mgs-M3).
-    pub fn judge_by(&self, trust: Arc<Trust>, take: impl Fn(&ClusterMap) + Send + Sync + 'static) {
-        take(self.state.lock().map());
-        let is_first = self.certificates.set((trust, Box::new(take))).is_ok();
-        assert!(is_first, "a process has one set of certificates");
+    /// Lets administrators publish revocation lists, which `trust` verifies, and has `trust` judge by the map's lists (mgs-M3). Called before
+    /// the first connection.
+    pub fn judge_by(&self, trust: Arc<Trust>) {
+        if let Err(bad) = trust.set_crl(&self.state.lock().map().crls) {
+            tracing::error!(
+                "the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?"
+            );
+        }
+        assert!(self.trust.set(trust).is_ok(), "a process has one set of certificates");
+    }
+
+    /// `take` gets the map of now, and the map after each list. The process's `Trust` judges by the list already.
+    pub fn on_lists(&self, take: impl Fn(&ClusterMap) + Send + Sync + 'static) {
+        let state = self.state.lock();
+        take(state.map());
+        assert!(self.take_lists.set(Box::new(take)).is_ok(), "lists are taken at one place");
     }
 
     fn now_ms(&self) -> u64 {
@@ -111,50 +126,52 @@ impl Mgs {
                 // Notices of maps are not acknowledged: the newest one counts.
                 let line = answer.line(Arc::new(|_: &Header, _: &[u8]| {}));
                 let no_line = || Fault::new(Code::BadRequest, "this connection has no line for notices");
-                // Before the version is read, so that a later map is told.
-                self.watchers.lock().add(line.ok_or_else(no_line)?);
-                self.answer::<WatchMap>(body, |state, _, _| {
+                let line = line.ok_or_else(no_line)?;
+                self.answer::<WatchMap>(answer, body, |state, _, _| {
+                    // Before the version is read, so that a later map is told.
+                    self.watchers.lock().add(line);
                     Ok(WatchMapReply { version: state.map().version })
                 })
             }
             Register::CALL => {
-                self.answer::<Register>(body, |state, req, now_ms| state.register(&req, now_ms))
+                self.answer::<Register>(answer, body, |state, req, now_ms| state.register(&req, now_ms))
             }
             GetMap::CALL => {
                 let may = may_know_secrets(answer);
-                self.answer::<GetMap>(body, |state, req, _| {
+                self.answer::<GetMap>(answer, body, |state, req, _| {
                     Ok(get_map(state.map(), &GetMap { server: req.server && may, ..req }))
                 })
             }
-            Heartbeat::CALL => self.answer::<Heartbeat>(body, |state, req, now_ms| {
+            Heartbeat::CALL => self.answer::<Heartbeat>(answer, body, |state, req, now_ms| {
                 state.heartbeat(&req, now_ms)?;
                 Ok(HeartbeatReply { version: state.map().version })
             }),
-            ChangeRoutes::CALL => self.answer::<ChangeRoutes>(body, |state, req, _| {
+            ChangeRoutes::CALL => self.answer::<ChangeRoutes>(answer, body, |state, req, _| {
                 state.change_routes(&req)?;
                 Ok(ChangeRoutesReply { version: state.map().version })
             }),
-            ChangeNodemaps::CALL => self.answer::<ChangeNodemaps>(body, |state, req, _| {
+            ChangeNodemaps::CALL => self.answer::<ChangeNodemaps>(answer, body, |state, req, _| {
                 state.change_nodemaps(&req)?;
                 Ok(ChangeNodemapsReply { version: state.map().version })
             }),
-            PublishCrl::CALL => self.answer::<PublishCrl>(body, |state, req, _| {
-                let certificates = self.certificates.get();
-                let reply = state.publish_crl(&req, certificates.map(|(trust, _)| &**trust))?;
-                certificates.iter().for_each(|(_, take)| take(state.map()));
-                Ok(reply)
+            PublishCrl::CALL => self.answer::<PublishCrl>(answer, body, |state, req, _| {
+                let reply = state.publish_crl(&req, self.trust.get().map(|trust| &**trust));
+                // Also after a failure: the list counts, though it may not be in the map.
+                self.take_lists.get().iter().for_each(|take| take(state.map()));
+                reply
             }),
-            CreateFs::CALL => self.answer::<CreateFs>(body, |state, req, _| state.create_fs(&req)),
-            PlanRemoval::CALL => {
-                self.answer::<PlanRemoval>(body, |state, req, now_ms| state.plan_removal(&req, now_ms))
+            CreateFs::CALL => self.answer::<CreateFs>(answer, body, |state, req, _| state.create_fs(&req)),
+            PlanRemoval::CALL => self
+                .answer::<PlanRemoval>(answer, body, |state, req, now_ms| state.plan_removal(&req, now_ms)),
+            Remove::CALL => {
+                self.answer::<Remove>(answer, body, |state, req, now_ms| state.remove(&req, now_ms))
             }
-            Remove::CALL => self.answer::<Remove>(body, |state, req, now_ms| state.remove(&req, now_ms)),
             // Every answered change is durable already, and there are no sessions to end.
-            Flush::CALL => self.answer::<Flush>(body, |_, _, _| Ok(Empty {})),
-            KeepAlive::CALL => self.answer::<KeepAlive>(body, |_, _, _| {
+            Flush::CALL => self.answer::<Flush>(answer, body, |_, _, _| Ok(Empty {})),
+            KeepAlive::CALL => self.answer::<KeepAlive>(answer, body, |_, _, _| {
                 Ok(KeepAliveReply { mode: 0, outbox: 0, notices: 0, ticket: Mac::default() })
             }),
-            TargetStat::CALL => self.answer::<TargetStat>(body, |state, _, _| Ok(stat(state.map()))),
+            TargetStat::CALL => self.answer::<TargetStat>(answer, body, |state, _, _| Ok(stat(state.map()))),
             other => {
                 let why = format!("the management service does not know call {other:#06x}");
                 Err(Fault::new(Code::Unsupported, why))
@@ -162,9 +179,10 @@ impl Mgs {
         }
     }
 
-    /// 1. Decode. 2. Update the states of silent targets. 3. Apply, which stores. 4. Encode the reply.
+    /// 1. Decode. 2. Refuse revoked certificates. 3. Update the states of silent targets. 4. Apply, which stores. 5. Encode the reply.
     fn answer<R: Request>(
         &self,
+        from: &Answer<'_>,
         body: &[u8],
         apply: impl FnOnce(&mut State, R, u64) -> Result<R::Reply, Fault>,
     ) -> Result<Vec<u8>, Fault> {
@@ -172,6 +190,8 @@ impl Mgs {
             Fault::new(Code::BadRequest, format!("a request with a malformed {what}"))
         })?;
         let mut state = self.state.lock();
+        // With the lock: this request may have waited for the one that brought the list.
+        self.refuse_revoked(from)?;
         let before = state.map().version;
         let now_ms = self.now_ms();
         let reply = state.review(now_ms).and_then(|()| apply(&mut state, request, now_ms));
@@ -181,6 +201,16 @@ impl Mgs {
             self.tell_version(version);
         }
         Ok(encode_reply(&ReplyHead::done(Seq(0), Seq(version)), Some(&reply?)))
+    }
+
+    /// mgs-M3.
+    fn refuse_revoked(&self, from: &Answer<'_>) -> Result<(), Fault> {
+        match (self.trust.get(), from.sender()) {
+            (Some(trust), Some(sender)) if trust.is_revoked(sender.serial) => {
+                Err(from.refuse(|who| format!("{}: {}", who.uri(), Refused::Revoked)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn tell_version(&self, version: u64) {

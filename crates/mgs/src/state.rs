@@ -113,7 +113,10 @@ impl State {
             |map: &ClusterMap| trust.publish(&map.crls, &request.crls).map_err(|e| invalid(e.to_string()));
         self.change(|map| {
             let lists = published(map)?;
-            Ok(publish_crls(map, &lists.crls, keys)?.map(|next| (next, ())))
+            let next = publish_crls(map, &lists.crls, keys)?;
+            // mgs-M3: before the map with its new keys can be asked for, also where storing it seems to fail.
+            trust.set_crl(&lists.crls).map_err(|e| invalid(e.to_string()))?;
+            Ok(next.map(|next| (next, ())))
         })
         .and_then(|changed| {
             let number = published(&self.map)?.number;

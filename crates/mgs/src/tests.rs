@@ -296,7 +296,12 @@ fn a_rival_change_is_built_upon() {
 
 /// The code of the answer to a request of a peer with this identity.
 fn code_for<R: Request>(mgs: &Mgs, uri: &str, request: &R) -> (Code, Vec<u8>) {
-    let known = net::Known::new(pki::Identity::parse(uri, pki::Serial(1)).expect("an identity"));
+    code_by(mgs, uri, pki::Serial(1), request)
+}
+
+/// As `code_for`, by the certificate with this serial.
+fn code_by<R: Request>(mgs: &Mgs, uri: &str, serial: pki::Serial, request: &R) -> (Code, Vec<u8>) {
+    let known = net::Known::new(pki::Identity::parse(uri, serial).expect("an identity"));
     let (head, mut bulk) = (Header { call: R::CALL, ..Header::default() }, Buf::new());
     let mut answer = Answer::to(&known, head, &mut bulk);
     mgs.serve(&head, &request.to_bytes(), &[], &mut answer);
@@ -345,11 +350,15 @@ impl Office {
     }
     /// The lists after one more certificate was revoked.
     fn next_lists(&mut self) -> Vec<u8> {
+        self.revoke_one().1
+    }
+    /// A revoked certificate, and the lists with it.
+    fn revoke_one(&mut self) -> (pki::Serial, Vec<u8>) {
         let now = std::time::SystemTime::now();
         let node = "login".parse().unwrap();
         let record = self.authority.issue(Role::Client, &node, 30, now).unwrap();
         self.authority.revoke(&record.serial.to_string(), None, pki::Reason::Retired, now).unwrap();
-        self.authority.lists().unwrap()
+        (record.serial, self.authority.lists().unwrap())
     }
 }
 
@@ -368,12 +377,13 @@ fn m3_a_published_list_is_in_the_map_and_given_to_the_process() {
     let (mgs, peer) = fresh();
     ask(&*peer, &target(true, 1)).expect("registered");
     let mut office = Office::new();
-    let trust = office.trust();
+    let (trust, early) = (office.trust(), office.trust());
     let first = office.authority.lists().unwrap();
     assert_eq!(publish(&*peer, &first, false).unwrap_err().code, Code::Invalid, "nothing verifies it");
     let taken: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let take = taken.clone();
-    mgs.judge_by(trust.clone(), move |map| take.lock().push(map.crls.to_vec()));
+    mgs.judge_by(trust);
+    mgs.on_lists(move |map| take.lock().push(map.crls.to_vec()));
     // 1. A list, twice.
     let version = mgs.map().version;
     let reply = publish(&*peer, &first, false).unwrap();
@@ -392,11 +402,12 @@ fn m3_a_published_list_is_in_the_map_and_given_to_the_process() {
     assert_eq!((&*map.crls, map.version), (&second[..], version + 2), "clients get the lists");
     assert_eq!(key(), before);
     // 3. With keys.
-    let third = office.next_lists();
+    let (revoked, third) = office.revoke_one();
     publish(&*peer, &third, true).unwrap();
     assert_ne!(key(), before);
     assert_ne!(key(), Uuid::default());
-    assert_eq!(*taken.lock(), [vec![], first.clone(), first, second, third.clone()]);
+    taken.lock().dedup();
+    assert_eq!(*taken.lock(), [vec![], first, second, third.clone()]);
     // 4. A start anew gives the process the list of its map.
     let store = MemoryStore::default();
     let mut map = mgs.map();
@@ -405,6 +416,107 @@ fn m3_a_published_list_is_in_the_map_and_given_to_the_process() {
     let again = Mgs::over(Box::new(store)).unwrap();
     let taken: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
     let take = taken.clone();
-    again.judge_by(trust, move |map| take.lock().push(map.crls.to_vec()));
+    assert!(!early.is_revoked(revoked));
+    again.judge_by(early.clone());
+    assert!(early.is_revoked(revoked), "before the first connection");
+    again.on_lists(move |map| take.lock().push(map.crls.to_vec()));
     assert_eq!(*taken.lock(), [third]);
+}
+
+/// A store that notes, at each change, whether the management service judges by the change's lists.
+struct Witness {
+    inner: MemoryStore,
+    trust: Arc<Trust>,
+    judged: Arc<Mutex<Vec<bool>>>,
+    /// The next change fails and is not stored.
+    fails: Arc<AtomicBool>,
+}
+
+impl MapStore for Witness {
+    fn load(&self) -> Result<ClusterMap, StoreError> {
+        self.inner.load()
+    }
+    fn compare_and_swap(&self, expected: u64, next: &ClusterMap) -> Result<(), StoreError> {
+        let mut serials = pki::serials(&next.crls).into_iter();
+        self.judged.lock().push(serials.all(|serial| self.trust.is_revoked(serial)));
+        if self.fails.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Io {
+                doing: "writing",
+                path: "map".into(),
+                source: std::io::Error::other("pulled"),
+            });
+        }
+        self.inner.compare_and_swap(expected, next)
+    }
+}
+
+#[test]
+fn m3_a_list_counts_before_its_map_is_stored_and_the_process_is_told_also_if_that_fails() {
+    let mut office = Office::new();
+    let trust = office.trust();
+    let (judged, fails): (Arc<Mutex<Vec<bool>>>, Arc<AtomicBool>) = Default::default();
+    let store = Witness {
+        inner: MemoryStore::default(),
+        trust: trust.clone(),
+        judged: judged.clone(),
+        fails: fails.clone(),
+    };
+    let mgs = Mgs::over(Box::new(store)).unwrap();
+    let told = Arc::new(AtomicU32::new(0));
+    let count = told.clone();
+    mgs.judge_by(trust);
+    mgs.on_lists(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let peer = peer_of(mgs);
+    let lists = office.next_lists();
+    publish(&*peer, &lists, true).unwrap();
+    assert_eq!(*judged.lock(), [true]);
+    assert_eq!(told.load(Ordering::SeqCst), 2, "at the start, and for the list");
+    let lists = office.next_lists();
+    fails.store(true, Ordering::SeqCst);
+    assert_eq!(publish(&*peer, &lists, true).unwrap_err().code, Code::Io);
+    assert_eq!(told.load(Ordering::SeqCst), 3, "the list counts although it is not in the map");
+    assert!(publish(&*peer, &lists, true).unwrap().is_new);
+    assert_eq!(*judged.lock(), [true; 3]);
+}
+
+#[test]
+fn m3_every_request_by_a_revoked_certificate_is_refused_before_its_connection_is_closed() {
+    let (mgs, peer) = fresh();
+    let registered = ask(&*peer, &target(true, 1)).expect("registered");
+    let mut office = Office::new();
+    // Nothing closes connections here.
+    mgs.judge_by(office.trust());
+    let (revoked, lists) = office.revoke_one();
+    let (server, admin, good) = ("stria://alpha/server/n", "stria://alpha/admin/n", pki::Serial(1));
+    let get = GetMap { known_version: 0, server: true };
+    assert_eq!(code_by(&mgs, server, revoked, &get).0, Code::Ok, "it is not revoked yet");
+    publish(&*peer, &lists, true).unwrap();
+    let secret = mgs.map().file_systems[0].secret;
+    assert_ne!(secret, registered.map.file_systems[0].secret);
+    let map = mgs.map();
+    let beat = Heartbeat { node: registered.node, targets: vec![registered.target], leaving: true };
+    let plan = PlanRemoval { kind: RemovalKind::Target, name: "demo-MDT0000".into(), force: true };
+    let again = PublishCrl { crls: Bytes(lists.clone()), rotate_keys: true };
+    let wish = CreateFs { name: "more".into(), inline_max: 0, commit_interval_ms: 100 };
+    let bodies = [
+        code_by(&mgs, server, revoked, &get),
+        code_by(&mgs, server, revoked, &target(true, 1)),
+        code_by(&mgs, server, revoked, &beat),
+        code_by(&mgs, server, revoked, &KeepAlive { mode: 0, session: types::SessionId(1) }),
+        code_by(&mgs, admin, revoked, &get),
+        code_by(&mgs, admin, revoked, &plan),
+        code_by(&mgs, admin, revoked, &again),
+        code_by(&mgs, admin, revoked, &wish),
+        code_by(&mgs, admin, revoked, &ChangeNodemaps { remove: vec![], add: vec![] }),
+        code_by(&mgs, admin, revoked, &ChangeRoutes { remove: vec![], add: vec![] }),
+    ];
+    for (n, (code, body)) in bodies.iter().enumerate() {
+        assert_eq!(*code, Code::Access, "request {n}");
+        assert!(!body.windows(16).any(|some| *some == secret.0), "request {n}");
+    }
+    assert_eq!(mgs.map(), map, "nothing changed");
+    let (code, body) = code_by(&mgs, server, good, &get);
+    assert!(code == Code::Ok && body.windows(16).any(|some| *some == secret.0), "others are served");
 }

@@ -1,6 +1,7 @@
 //! The OST's place in the cluster: its file system, the capability key, its mirror's epoch.
 //!
-//! oss-P8: from the map on that has another key, no capability and no ticket by the key of before counts.
+//! oss-P8: from the map on that has another key, no capability and no ticket by the key of before counts. Nothing delays that: the flush
+//!     for requests of before follows in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,9 +51,13 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a newer map: nodemaps, and the key (oss-P8).
+    /// Takes a newer map: the key (oss-P8), and then the nodemaps, which may end sessions.
     pub fn set_map(&self, map: &ClusterMap) {
+        self.set_key(map);
         self.set_nodemaps(map);
+    }
+
+    fn set_key(&self, map: &ClusterMap) {
         let mut joined = self.joined.write();
         let Some(before) = joined.clone().filter(|before| map.version > before.version) else { return };
         let Some(secret) = map.fs(before.fs).map(|fs| fs.secret) else { return };
@@ -64,13 +69,13 @@ impl Core {
             ..(*before).clone()
         }));
         drop(joined);
-        if !is_new {
-            return;
-        }
-        tracing::warn!(version = map.version, "the key of capabilities has changed; clients fetch new ones");
-        // A request by an earlier capability could not be replayed after a crash.
-        if let Err(error) = self.store.flush() {
-            tracing::warn!(%error, "changes of before the new key are not durable yet");
+        if is_new {
+            tracing::warn!(
+                version = map.version,
+                "the key of capabilities has changed; clients fetch new ones"
+            );
+            // A request by an earlier capability could not be replayed after a crash, so the flusher does not wait for its next round.
+            self.bell.ring();
         }
     }
 

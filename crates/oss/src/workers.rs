@@ -30,7 +30,7 @@ impl Bell {
         self.wake.notify_all();
     }
 
-    fn rung(&self) -> u64 {
+    pub fn rung(&self) -> u64 {
         *self.rung.lock()
     }
 

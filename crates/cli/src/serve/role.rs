@@ -56,10 +56,10 @@ pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
     let mgs = mgs::Mgs::open(&config.dir)
         .with_context(|| format!("the cluster map in {}", config.dir.display()))?;
     servers.serve_mgs(mgs.clone());
-    let (server, watch) = listen(&config.listen, &servers, trust.clone())?;
-    if let (Some(trust), Some(watch)) = (trust, &watch) {
-        let feed = watch.feed();
-        mgs.judge_by(trust, move |map| feed.take(map));
+    trust.iter().for_each(|trust| mgs.judge_by(trust.clone()));
+    let (server, watch) = listen(&config.listen, &servers, trust)?;
+    if let Some(feed) = watch.as_ref().map(Watch::feed) {
+        mgs.on_lists(move |map| feed.take(map));
     }
     tracing::info!(nid = %server.nid(), dir = %config.dir.display(), "management service is ready");
     serve_until_stopped(&events);

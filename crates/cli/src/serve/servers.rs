@@ -228,8 +228,9 @@ impl Servers {
             targets: self.targets.iter().map(|(id, _)| *id).collect(),
             known_version: reply.map.version,
             on_map: Box::new(move |map| {
-                tell(&fabric, &hub, &targets, map);
+                // First, since a target may take long over a map.
                 feed.iter().for_each(|feed| feed.take(map));
+                tell(&fabric, &hub, &targets, map);
             }),
         })?);
         Ok(())
@@ -256,7 +257,9 @@ impl Servers {
 
 fn tell(fabric: &Fabric, hub: &Hub, targets: &[(TargetId, Target)], map: &ClusterMap) {
     fabric.set_map(map);
-    for (id, target) in targets {
+    // OSTs first: they take another key at once, while an MDT may end sessions for the map's nodemaps.
+    let (osts, mdts): (Vec<_>, Vec<_>) = targets.iter().partition(|(_, t)| matches!(t, Target::Ost(_)));
+    for (id, target) in osts.into_iter().chain(mdts) {
         if map.target(*id).is_none() {
             // Another management service, or an older map, does not know it. Only a removal leaves its id among those that were used.
             if *id > map.ids_used.target {

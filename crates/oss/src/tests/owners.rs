@@ -155,13 +155,18 @@ fn p8_the_key_of_before_counts_no_longer_from_the_map_with_another_one() {
     with(2, Uuid::default());
     with(1, Uuid([99; 16]));
     ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap();
+    let rung = rig.ost.core.bell.rung();
     with(3, Uuid([99; 16]));
+    // The process's other targets wait for no flush. This test is the flusher, which was woken.
+    assert!(rig.ost.core.store.flushed_seq() < written, "the key counts before the flush");
+    assert!(rig.ost.core.bell.rung() > rung, "the flusher does not wait for its next round");
+    let fault = ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap_err();
+    assert_eq!(fault.code, Code::Fenced, "the client opens the file again: {fault}");
+    rig.ost.core.flush_round().unwrap();
     assert!(
         rig.ost.core.store.flushed_seq() >= written,
         "nothing is left to be replayed by the key of before"
     );
-    let fault = ask(&rig, &owner, SESSION, &write_of(rw(), 0, b"x")).unwrap_err();
-    assert_eq!(fault.code, Code::Fenced, "the client opens the file again: {fault}");
     let admin = Destroy { cap: object::cap::make_admin(&SECRET, u64::MAX), objects: vec![object()] };
     let fault = ask(&rig, &known("stria://c/server/s"), SessionId(0), &admin).unwrap_err();
     assert_eq!(fault.code, Code::Fenced, "{fault}");
