@@ -1,6 +1,7 @@
 //! State that all parts of a client share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{OnceLock, Weak};
 
 use net::Bell;
 use parking_lot::{Condvar, Mutex};
@@ -8,6 +9,7 @@ use types::{FsId, SessionId, Uuid};
 use wire::object::Mac;
 use wire::session::Claims;
 
+use crate::Fs;
 use crate::cache::leased::Leased;
 use crate::session::ear::Ear;
 use crate::session::gone::Gone;
@@ -50,6 +52,8 @@ pub(crate) struct Identity {
     pub map_wanted: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     /// The MDT that gives replay turns; 0: not known.
     pub mdt: AtomicU32,
+    /// The client. A link to an OST asks the MDT through it for capabilities (client-KY4).
+    pub owner: OnceLock<Weak<Fs>>,
     pub aborted: AtomicBool,
     /// Threads wait here between two tries, so that `abort` ends the wait.
     pub sleepers: (Mutex<()>, Condvar),

@@ -4,6 +4,7 @@
 //! incarnation that its sender knows. A target that restarted meanwhile refuses it (`Moved`), and the client attaches again.
 
 mod again;
+mod renew;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
