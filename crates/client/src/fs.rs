@@ -104,6 +104,7 @@ impl Fs {
             map_wanted: Default::default(),
             mdt: Default::default(),
             owner: Default::default(),
+            alive_answers: Default::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
         });

@@ -1,11 +1,15 @@
-//! client-KY4: keys of capabilities that change while servers are down are no error to programs.
+//! client-KY3, client-KY4: keys of capabilities that change while servers are down are no error to programs.
 
 mod common;
 
+use std::sync::Arc;
+
 use client::{Fs, Handle, OpenFlags};
-use common::{Cluster, Wiring, pattern, read};
+use common::{Cluster, Wiring, ost_target, pattern, read};
 use disk::Crash;
-use types::{Cred, Fid, Uuid};
+use types::{Code, Cred, Fault, Fid, Seq, Uuid};
+use wire::Request;
+use wire::session::Attach;
 
 const BLOCK: usize = 64 << 10;
 
@@ -54,4 +58,33 @@ fn ky4_an_ost_that_is_down_while_keys_change_gets_what_it_lost_from_the_clients(
     assert_eq!(attr.size, 4 * BLOCK as u64);
     assert!(read(&fs, again, 0, BLOCK).expect("readable") == pattern(8, BLOCK));
     fs.shutdown().expect("all is settled");
+}
+
+/// The MDT alone can give another ticket, and it may start last.
+#[test]
+fn ky3_an_ost_that_starts_before_the_mdt_after_a_change_of_keys_refuses_no_program() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let fs = cluster.mount();
+    let h = make(&fs, "f");
+    fs.write(h, 0, &pattern(1, 2 * BLOCK)).expect("written");
+    fs.fsync(h, false).expect("flushed");
+    let (mdt, ost) = (cluster.stop_mdt(Crash::KeepAll), cluster.stop_ost(0, Crash::KeepAll));
+    cluster.hub.add(ost_target(0), Arc::new(OtherKey));
+    let fault = read(&fs, h, 0, 2 * BLOCK).expect_err("the ticket is by the former key");
+    assert_eq!(fault.code, Code::Timeout, "{fault}");
+    cluster.restart_mdt(mdt);
+    cluster.restart_ost(0, ost);
+    assert!(read(&fs, h, 0, 2 * BLOCK).expect("readable") == pattern(1, 2 * BLOCK));
+}
+
+/// A restarted OST that has another key than the MDT had.
+struct OtherKey;
+impl net::Service for OtherKey {
+    fn serve(&self, head: &wire::Header, _: &[u8], _: &[u8], answer: &mut net::Answer<'_>) {
+        let fault = match head.call {
+            Attach::CALL => Fault::new(Code::Access, "the ticket is not the MDT's"),
+            _ => Fault::new(Code::Moved, "attach again"),
+        };
+        answer.body = wire::encode_reply(&wire::ReplyHead::refused(&fault, Seq(0)), None::<&wire::Empty>);
+    }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Identity {
     pub leased: Leased,
     pub unshipped: Unshipped,
     pub ear: Ear,
+    /// Answers of the MDT to keep-alives.
+    pub alive_answers: AtomicU64,
     /// Rings for a keep-alive at once.
     pub alive: Bell,
     /// Fetches a newer cluster map, in the background.

@@ -170,14 +170,15 @@ impl Link {
         &self,
         unsent: &mut VecDeque<Kept<Sendable>>,
         reply: &AttachReply,
-        incarnation: Incarnation,
+        at: At,
         deadline: Instant,
     ) -> Result<(), Attempt> {
+        let incarnation = at.incarnation;
         // 1. Requests that were replayed to an earlier incarnation come before those that were not replayed yet.
         let mut lost = {
             let mut retained = self.retained.lock();
             // From here on an answer of the old incarnation is not retained. Its request is sent again.
-            retained.incarnation = incarnation;
+            retained.at = at;
             retained.kept.take_lost(&reply.slots)
         };
         lost.extend(unsent.drain(..));
