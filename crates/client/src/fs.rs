@@ -103,6 +103,8 @@ impl Fs {
             alive: Default::default(),
             map_wanted: Default::default(),
             mdt: Default::default(),
+            owner: Default::default(),
+            alive_answers: Default::default(),
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
         });
@@ -126,6 +128,7 @@ impl Fs {
             stop: (Mutex::new(false), Condvar::new()),
             threads: Mutex::default(),
         });
+        fs.id.owner.set(Arc::downgrade(&fs)).expect("a client is made once");
         fs.mdt(Fid::ROOT)?.ready(fs.deadline())?;
         fs.start_threads()
             .map_err(|e| Fault::new(Code::Io, format!("cannot start the client's threads: {e}")))?;

@@ -72,6 +72,33 @@ fn the_new_primary_of_a_mirror_has_what_was_acknowledged_and_what_waited() {
     fs.fsync(h, false).expect("nothing is lost");
 }
 
+/// Each member counts its own incarnations. Here the next one is as old as the last one was before the writes.
+#[test]
+fn a_new_primary_with_the_incarnation_of_the_last_one_gets_what_it_lacks() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let fs = cluster.mount_lazy();
+    let h = make(&fs, "f");
+    (0..2).for_each(|n| write(&fs, h, n));
+    fs.fsync(h, false).expect("flushed");
+    // It keeps its incarnation, as a copy of its medium does.
+    cluster.osts[0].as_ref().expect("runs").0.stop(true).expect("a clean stop");
+    let image = cluster.stop_ost(0, Crash::KeepAll);
+    let copy = Arc::new(image.crash(Crash::KeepAll));
+    cluster.restart_ost(0, image);
+    (2..5).for_each(|n| write(&fs, h, n));
+    drop(cluster.stop_ost(0, Crash::KeepAll));
+    cluster.promote(0, copy, MEMBER);
+    fs.set_map(cluster.map.clone());
+    check(&fs, h, 5);
+    fs.fsync(h, false).expect("flushed there");
+    // A mark of before is none there.
+    let image = cluster.stop_ost(0, Crash::DropAll);
+    cluster.promote(0, image, TargetId(98));
+    fs.set_map(cluster.map.clone());
+    check(&fs, h, 5);
+    fs.shutdown().expect("nothing is lost");
+}
+
 /// A primary that lost its place refuses, and the client fetches the map.
 #[test]
 fn a_refusal_makes_the_client_fetch_the_map() {

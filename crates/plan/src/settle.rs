@@ -5,7 +5,7 @@
 //! plan-S2: changes after the snapshot stay pending for the next update.  plan-S3: a mark goes only when a flush covered it.
 //! plan-S4: a truncate voids earlier snapshots: settled late, their size would bring cut bytes back as zeros.
 
-use types::{Incarnation, MirrorId, ObjectId, PAGE_SIZE, Seq, Time};
+use types::{Incarnation, MirrorId, ObjectId, PAGE_SIZE, Seq, TargetId, Time};
 use wire::meta::WrittenBits;
 
 use crate::size::{has_bit, set_bit};
@@ -14,15 +14,22 @@ use crate::size::{has_bit, set_bit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     pub mirror: MirrorId,
-    /// Sequence numbers of different incarnations do not compare: a restarted target may use a number again.
-    pub incarnation: Incarnation,
+    pub at: At,
     pub seq: Seq,
 }
 
+/// One life of a member of a mirror. Sequence numbers of different lives do not compare: a restarted target may use a number again, and
+/// another member counts its own incarnations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct At {
+    pub target: TargetId,
+    pub incarnation: Incarnation,
+}
+
 impl Mark {
-    /// True if the mirror's present incarnation and its flushed entries cover this mark.
-    pub fn is_covered(&self, incarnation: Incarnation, flushed: Seq) -> bool {
-        self.incarnation == incarnation && self.seq <= flushed
+    /// True if the mirror's present life and its flushed entries cover this mark.
+    pub fn is_covered(&self, at: At, flushed: Seq) -> bool {
+        self.at == at && self.seq <= flushed
     }
 }
 
@@ -78,14 +85,12 @@ impl Progress {
             self.data_change += 1;
         }
         match self.marks.iter_mut().find(|m| m.mirror == mark.mirror) {
-            Some(m) if m.incarnation == mark.incarnation => m.seq = m.seq.max(mark.seq),
+            Some(m) if m.at == mark.at => m.seq = m.seq.max(mark.seq),
             Some(m) => *m = mark,
             None => self.marks.push(mark),
         }
         assert!(
-            self.marks
-                .iter()
-                .any(|m| m.incarnation == mark.incarnation && m.seq >= mark.seq && m.mirror == mark.mirror),
+            self.marks.iter().any(|m| m.at == mark.at && m.seq >= mark.seq && m.mirror == mark.mirror),
             "plan-S3: a mark covers each acknowledged entry until it is flushed"
         );
         debug_assert!(
@@ -231,8 +236,11 @@ mod tests {
     fn object(stripe: u16) -> ObjectId {
         ObjectId { fid: Fid(9), generation: Generation(1), component: 0, stripe, snapshot: 0 }
     }
+    fn life(target: u32, incarnation: u32) -> At {
+        At { target: TargetId(target), incarnation: Incarnation(incarnation) }
+    }
     fn mark(mirror: u32, incarnation: u32, seq: u64) -> Mark {
-        Mark { mirror: MirrorId(mirror), incarnation: Incarnation(incarnation), seq: Seq(seq) }
+        Mark { mirror: MirrorId(mirror), at: life(1, incarnation), seq: Seq(seq) }
     }
     fn at(sec: i64) -> Time {
         Time::new(sec, 0)
@@ -286,11 +294,16 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_another_incarnation_are_never_covered() {
+    fn marks_of_another_incarnation_or_member_are_never_covered() {
         let m = mark(1, 4, 10);
-        for (incarnation, flushed, covered) in [(4, 10, true), (4, 9, false), (5, 10, false), (5, 999, false)]
-        {
-            assert_eq!(m.is_covered(Incarnation(incarnation), Seq(flushed)), covered);
+        for (at, flushed, covered) in [
+            (life(1, 4), 10, true),
+            (life(1, 4), 9, false),
+            (life(1, 5), 10, false),
+            (life(1, 5), 999, false),
+            (life(2, 4), 999, false),
+        ] {
+            assert_eq!(m.is_covered(at, Seq(flushed)), covered);
         }
         let mut p = Progress::default();
         p.wrote(object(0), false, mark(1, 1, 50));

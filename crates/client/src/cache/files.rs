@@ -93,7 +93,7 @@ pub(crate) struct Meta {
 impl Meta {
     /// Raises the mark of the MDT's last change of this file. Seq 0: nothing was changed.
     pub fn saw(&mut self, mark: Mark) {
-        let is_later = self.mdt_mark.is_none_or(|m| m.incarnation != mark.incarnation || m.seq < mark.seq);
+        let is_later = self.mdt_mark.is_none_or(|m| m.at != mark.at || m.seq < mark.seq);
         if mark.seq.0 > 0 && is_later {
             self.mdt_mark = Some(mark);
         }

@@ -10,7 +10,8 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use types::{Fault, Fid, Incarnation};
+use plan::settle::At;
+use types::{Fault, Fid};
 use wire::object::{Grant, WriteReply};
 
 use crate::session::link::Link;
@@ -31,8 +32,8 @@ pub(crate) struct Granted(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Incarnation of the OST that gave the grant. Another one keeps nothing.
-    incarnation: Incarnation,
+    /// The life of the OST that gave the grant. Another one keeps nothing.
+    at: At,
     bytes: u64,
     /// Sum of all bytes that were taken and not put back.
     taken: u64,
@@ -44,7 +45,7 @@ struct State {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Share {
     pub bytes: u64,
-    incarnation: Incarnation,
+    at: At,
 }
 
 impl Granted {
@@ -57,17 +58,17 @@ impl Granted {
         }
         state.bytes -= bytes;
         state.taken += bytes;
-        Share { bytes, incarnation: state.incarnation }
+        Share { bytes, at: state.at }
     }
 
     /// The write was answered or abandoned.
     pub fn answered(&self, share: Share, answer: &Result<Answer<WriteReply>, Fault>) {
         let is_unused = match answer {
-            Ok(answer) => !answer.reply.granted && answer.mark.incarnation == share.incarnation,
+            Ok(answer) => !answer.reply.granted && answer.mark.at == share.at,
             Err(fault) => is_definite(fault.code),
         };
         let mut state = self.0.lock();
-        if is_unused && state.incarnation == share.incarnation {
+        if is_unused && state.at == share.at {
             state.bytes += share.bytes;
             state.taken -= share.bytes;
         }
@@ -89,10 +90,10 @@ impl Granted {
     }
 
     /// Notes the OST's answer. `taken`: the sum when the request was sent. Later writes may have been carried out before or after it.
-    fn set(&self, incarnation: Incarnation, bytes: u64, taken: u64) {
+    fn set(&self, at: At, bytes: u64, taken: u64) {
         let mut state = self.0.lock();
-        let since = if state.incarnation == incarnation { state.taken.saturating_sub(taken) } else { 0 };
-        state.incarnation = incarnation;
+        let since = if state.at == at { state.taken.saturating_sub(taken) } else { 0 };
+        state.at = at;
         state.bytes = bytes.saturating_sub(since);
     }
 }
@@ -103,7 +104,7 @@ impl Link {
         let now = Instant::now();
         let is_time = |s: &State| {
             let is_pause_over = s.asked_at.is_none_or(|at| now.duration_since(at) >= ASK_PAUSE);
-            (s.bytes < WISH_BYTES / 2 || !self.is_in(s.incarnation)) && is_pause_over
+            (s.bytes < WISH_BYTES / 2 || !self.is_in(s.at)) && is_pause_over
         };
         if let Some(wish) = self.granted.wish(now, is_time) {
             self.ask_grant(wish, deadline.min(now + ANSWER_MAX));
@@ -118,7 +119,7 @@ impl Link {
 
     fn ask_grant(&self, (bytes, taken): (u64, u64), deadline: Instant) {
         match self.ask(Fid(0), &Grant { bytes }, deadline) {
-            Ok(answer) => self.granted.set(answer.mark.incarnation, answer.reply.bytes, taken),
+            Ok(answer) => self.granted.set(answer.mark.at, answer.reply.bytes, taken),
             Err(fault) => tracing::debug!("{} keeps no space for us: {fault}", self.describe()),
         }
     }
@@ -127,16 +128,18 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use plan::settle::Mark;
-    use types::{Code, MirrorId, Seq};
+    use types::{Code, Incarnation, MirrorId, Seq, TargetId};
 
     use super::*;
 
     type Answered = Result<Answer<WriteReply>, Fault>;
 
-    const NOW: Incarnation = Incarnation(3);
+    const NOW: At = At { target: TargetId(2), incarnation: Incarnation(3) };
+    const LATER: At = At { incarnation: Incarnation(4), ..NOW };
+    const OTHER: At = At { target: TargetId(9), ..NOW };
 
-    fn answer(granted: bool, incarnation: Incarnation) -> Answered {
-        let mark = Mark { mirror: MirrorId(1), incarnation, seq: Seq(5) };
+    fn answer(granted: bool, at: At) -> Answered {
+        let mark = Mark { mirror: MirrorId(1), at, seq: Seq(5) };
         let (leave, told) = Default::default();
         Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark, leave, told })
     }
@@ -149,7 +152,8 @@ mod tests {
         let table: &[(&str, Answered, u64)] = &[
             ("used", answer(true, NOW), 6),
             ("not used", answer(false, NOW), 10),
-            ("carried out by another incarnation", answer(false, Incarnation(4)), 6),
+            ("carried out by another incarnation", answer(false, LATER), 6),
+            ("carried out by another member", answer(false, OTHER), 6),
             ("refused", Err(Fault::new(Code::NoSpace, "")), 10),
             ("not known", Err(Fault::new(Code::Timeout, "")), 6),
         ];
@@ -162,7 +166,7 @@ mod tests {
             assert_eq!(left(&g), *want, "{name}");
         }
         // The answer may not count space that was taken while the request was under way; a restarted OST has not seen it.
-        for (incarnation, want) in [(NOW, 6), (Incarnation(4), 10)] {
+        for (at, want) in [(NOW, 6), (LATER, 10), (OTHER, 10)] {
             let g = Granted::default();
             g.set(NOW, 10, 0);
             let (_, taken) = g.wish(now, |_| true).unwrap();
@@ -170,7 +174,7 @@ mod tests {
                 g.set(NOW, 10, 0);
                 g.take(4, now)
             };
-            g.set(incarnation, 10, taken);
+            g.set(at, 10, taken);
             assert_eq!(left(&g), want);
             // And what an earlier incarnation did not use is not this one's.
             g.answered(share, &answer(false, NOW));

@@ -1,6 +1,7 @@
 //! State that all parts of a client share.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{OnceLock, Weak};
 
 use net::Bell;
 use parking_lot::{Condvar, Mutex};
@@ -8,6 +9,7 @@ use types::{FsId, SessionId, Uuid};
 use wire::object::Mac;
 use wire::session::Claims;
 
+use crate::Fs;
 use crate::cache::leased::Leased;
 use crate::session::ear::Ear;
 use crate::session::gone::Gone;
@@ -44,12 +46,16 @@ pub(crate) struct Identity {
     pub leased: Leased,
     pub unshipped: Unshipped,
     pub ear: Ear,
+    /// Answers of the MDT to keep-alives.
+    pub alive_answers: AtomicU64,
     /// Rings for a keep-alive at once.
     pub alive: Bell,
     /// Fetches a newer cluster map, in the background.
     pub map_wanted: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     /// The MDT that gives replay turns; 0: not known.
     pub mdt: AtomicU32,
+    /// The client. A link to an OST asks the MDT through it for capabilities (client-KY4).
+    pub owner: OnceLock<Weak<Fs>>,
     pub aborted: AtomicBool,
     /// Threads wait here between two tries, so that `abort` ends the wait.
     pub sleepers: (Mutex<()>, Condvar),

@@ -4,6 +4,7 @@
 //! incarnation that its sender knows. A target that restarted meanwhile refuses it (`Moved`), and the client attaches again.
 
 mod again;
+mod renew;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use net::{Fabric, Peer, rpc};
 use parking_lot::{Mutex, RwLock};
 use plan::replay::Kept;
 use plan::retry::backoff;
-use plan::settle::Mark;
+use plan::settle::{At, Mark};
 use types::{Buf, Code, Fault, Fid, Incarnation, MirrorId, Seq, SessionId, TargetId};
 use wire::object::Mac;
 use wire::session::{Attach, AttachReply, Flush, KeepAlive};
@@ -27,7 +28,7 @@ use crate::session::identity::Identity;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
 use crate::session::owed::Owed;
-use crate::session::request::{Answer, Patience, Pending};
+use crate::session::request::{Answer, Patience, Pending, at_of};
 use crate::session::sent::{Sent, amend_sent};
 use crate::session::ship;
 use crate::session::slots::{Sendable, Slots};
@@ -71,15 +72,15 @@ pub(crate) struct Link {
 
 pub(crate) struct Retained {
     pub kept: Owed,
-    /// The incarnation that `kept` was compared with last; 0 = none yet.
-    pub incarnation: Incarnation,
+    /// The life of the target that `kept` was compared with last.
+    pub at: At,
 }
 
 #[derive(Default)]
 struct Attached {
-    last: Option<(Incarnation, SessionId)>,
-    /// For each incarnation that ended: the highest entry that its successor still had.
-    cuts: Vec<(Incarnation, Seq)>,
+    last: Option<(At, SessionId)>,
+    /// For each life of a target that ended, oldest first: the highest entry that its successor still had.
+    cuts: Vec<(At, Seq)>,
     /// Lost requests that were not replayed yet.
     unsent: VecDeque<Kept<Sendable>>,
 }
@@ -100,7 +101,7 @@ impl Link {
             fabric,
             slots: Slots::new(),
             granted: Granted::default(),
-            retained: Mutex::new(Retained { kept, incarnation: Incarnation(0) }),
+            retained: Mutex::new(Retained { kept, at: At::default() }),
             incarnation: AtomicU32::new(0),
             attached_session: AtomicU64::new(0),
             was_attached: AtomicBool::new(false),
@@ -179,6 +180,7 @@ impl Link {
                 if self.is_mdt && answer.incarnation == incarnation {
                     self.id.sharing.heard(since, reply.mode);
                     *self.id.ticket.lock() = (session, reply.ticket);
+                    self.id.alive_answers.fetch_add(1, Ordering::AcqRel);
                     if self.id.ear.is_due(&reply) {
                         self.listen(&*peer, deadline);
                     }
@@ -236,8 +238,12 @@ impl Link {
     pub fn ttl_ms(&self) -> u32 {
         self.ttl_ms.load(Ordering::Relaxed)
     }
-    pub fn is_in(&self, incarnation: Incarnation) -> bool {
-        self.incarnation.load(Ordering::Acquire) == incarnation.0
+    pub fn is_in(&self, at: At) -> bool {
+        self.at() == at
+    }
+    /// The life of the target in which this client is attached; incarnation 0: in none.
+    fn at(&self) -> At {
+        At { target: self.target(), incarnation: Incarnation(self.incarnation.load(Ordering::Acquire)) }
     }
     pub fn is_attached(&self) -> bool {
         self.incarnation.load(Ordering::Acquire) != 0
@@ -265,7 +271,7 @@ impl Link {
     }
 
     fn has_flushed(&self, mark: &Mark) -> bool {
-        mark.is_covered(Incarnation(self.incarnation.load(Ordering::Acquire)), self.flushed())
+        mark.is_covered(self.at(), self.flushed())
     }
 
     /// True if the target has flushed everything that it acknowledged so far.
@@ -280,18 +286,18 @@ impl Link {
         if self.has_left() {
             return !self.has_flushed(mark);
         }
-        if self.keeps() || mark.incarnation.0 == self.incarnation.load(Ordering::Acquire) {
+        if self.keeps() || self.is_in(mark.at) {
             // Retained requests are replayed, and those that fail are in the list of losses.
             return false;
         }
         let attached = self.attaching.lock();
-        attached.cuts.iter().any(|(ended, have)| *ended >= mark.incarnation && mark.seq > *have)
+        attached.cuts.iter().skip_while(|(ended, _)| *ended != mark.at).any(|(_, have)| mark.seq > *have)
     }
 
     /// Notes the head of a reply. A restarted target may use the seqs of lost entries again, so replies of another incarnation than the
     /// attached one do not count.
     pub fn note(&self, head: &Header, reply: &ReplyHead) {
-        if head.incarnation.0 != self.incarnation.load(Ordering::Acquire) {
+        if !self.is_in(at_of(head)) {
             return;
         }
         if reply.seq.0 > 0 {
@@ -300,7 +306,7 @@ impl Link {
         let before = self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
         if reply.flushed_seq.0 > before && self.keeps() {
             let mut retained = self.retained.lock();
-            if retained.incarnation == head.incarnation {
+            if retained.at == at_of(head) {
                 retained.kept.release(reply.flushed_seq);
             }
         }
@@ -444,23 +450,25 @@ impl Link {
         let target = self.target();
         let peer = self.fabric.peer(target).map_err(|e| Attempt::Again(self.unreachable(&e)))?;
         let (incarnation, reply) = self.say_attach(&*peer, deadline)?;
+        // client-M1: a member counts its own incarnations, so another member counts as restarted.
+        let at = At { target, incarnation };
         let fresh = if self.is_mdt && !self.id.observer { reply.session } else { self.session() };
 
         // 2. Find out what the target lost. Nothing is replayed into a new session.
         self.is_fate_shared.store(peer.is_fate_shared(), Ordering::Relaxed);
         self.slots.raise(&reply.slots);
-        if attached.last.is_some_and(|(ended, _)| ended != incarnation) {
+        if attached.last.is_some_and(|(ended, _)| ended != at) {
             self.begin_anew(&reply);
         }
         match attached.last {
             Some((_, session)) if session != fresh => self.lose_session(session, &mut attached.unsent),
-            Some((ended, _)) if ended != incarnation => {
+            Some((ended, _)) if ended != at => {
                 // A replay may take several attaches, and the target may restart again between them.
                 match attached.cuts.last_mut() {
                     Some((last, have)) if *last == ended => *have = reply.last_seq.min(*have),
                     _ => attached.cuts.push((ended, reply.last_seq)),
                 }
-                self.replay(&mut attached.unsent, &reply, incarnation, deadline)?;
+                self.replay(&mut attached.unsent, &reply, at, deadline)?;
             }
             _ => {}
         }
@@ -470,7 +478,7 @@ impl Link {
         if self.is_mdt && !self.id.observer {
             match attached.last {
                 Some((ended, session)) if session == fresh => {
-                    if ended != incarnation {
+                    if ended != at {
                         self.wait_for_void_names(deadline)?;
                     }
                     self.hold_again(&*peer, &reply, incarnation, deadline)?
@@ -483,7 +491,7 @@ impl Link {
         }
 
         // 3. Requests may go out now.
-        self.retained.lock().incarnation = incarnation;
+        self.retained.lock().at = at;
         self.flushed.fetch_max(reply.flushed_seq.0, Ordering::AcqRel);
         self.ttl_ms.store(reply.session_ttl_ms, Ordering::Relaxed);
         if self.is_mdt {
@@ -497,7 +505,7 @@ impl Link {
             self.id.knows_groups.store(reply.knows_groups, Ordering::Relaxed);
             self.id.root.set(reply.root);
         }
-        attached.last = Some((incarnation, fresh));
+        attached.last = Some((at, fresh));
         {
             let mut known = self.peer.write();
             if self.target() != target {
@@ -579,7 +587,7 @@ impl Link {
                 self.lost_contact();
                 Err(Attempt::Again(fault))
             }
-            Ok((_, _, Err(fault))) if fault.code == Code::Access && self.has_other_ticket(&req, deadline) => {
+            Ok((_, _, Err(fault))) if fault.code == Code::Access && self.may_get_ticket(&req, deadline) => {
                 Err(Attempt::Again(fault))
             }
             Ok((_, _, Err(fault))) => Err(Attempt::Final(fault)),
@@ -591,11 +599,13 @@ impl Link {
         }
     }
 
-    /// client-KY3: a ticket by an earlier key is refused. The MDT gives one by the key of now with each answer to a keep-alive.
-    fn has_other_ticket(&self, refused: &Attach, deadline: Instant) -> bool {
+    /// client-KY3: a ticket by an earlier key is refused. The MDT gives one by the key of now with each answer to a keep-alive. False: the
+    /// MDT has answered since the refusal, with the same ticket.
+    fn may_get_ticket(&self, refused: &Attach, deadline: Instant) -> bool {
         if self.is_mdt {
             return false;
         }
+        let before = self.id.alive_answers.load(Ordering::Acquire);
         self.id.alive.ring();
         let until = deadline.min(Instant::now() + TICKET_WAIT_MAX);
         loop {
@@ -603,7 +613,9 @@ impl Link {
                 return true;
             }
             if !self.wait(TICKET_LOOK_EACH, until) {
-                return false;
+                // One thread sends them, one after another. The first of these may have been sent before the refusal.
+                let answers = self.id.alive_answers.load(Ordering::Acquire).wrapping_sub(before);
+                return answers < 2;
             }
         }
     }

@@ -12,8 +12,8 @@ use std::time::Instant;
 use net::{Call, NetError, Peer, Ticket};
 use plan::replay::Kept;
 use plan::retry::{Ended, Next, next};
-use plan::settle::Mark;
-use types::{Buf, Code, Fault, Fid, Incarnation, Seq, SessionId};
+use plan::settle::{At, Mark};
+use types::{Buf, Code, Fault, Fid, Seq, SessionId};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::Inode;
@@ -318,7 +318,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         if head.incarnation != self.call.head.incarnation {
             self.link.detached(self.call.head.incarnation);
         }
-        let mark = Mark { mirror: self.link.mirror, incarnation: head.incarnation, seq: reply_head.seq };
+        let mark = Mark { mirror: self.link.mirror, at: at_of(&head), seq: reply_head.seq };
         let told = self.told(head.flags);
         let leave = match self.change.take() {
             Some(change) => change.end((head.flags, told.me), self.fate(&reply, reply_head.seq)),
@@ -362,7 +362,7 @@ impl<'a, R: Sent> Pending<'a, R> {
         // Copied before the lock is taken, since other threads wait for it.
         let bulk = self.call.bulk.to_vec();
         let mut retained = self.link.retained.lock();
-        if retained.incarnation != head.incarnation && retained.incarnation != Incarnation(0) {
+        if retained.at != at_of(head) && retained.at != At::default() {
             return false;
         }
         if reply_head.seq <= self.link.flushed() {
@@ -391,6 +391,11 @@ impl<'a, R: Sent> Pending<'a, R> {
         }
         fault
     }
+}
+
+/// The life of the target that gave this answer.
+pub(crate) fn at_of(answer: &Header) -> At {
+    At { target: answer.target, incarnation: answer.incarnation }
 }
 
 /// A copy of the failure, for each request of a batch.

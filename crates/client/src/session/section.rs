@@ -293,7 +293,7 @@ impl Fs {
                 // client-H4: from here on a restarted MDT is told of it; if it was started anew since it let us in, it does not know.
                 sharing.held.lock().sections.insert((fid, token), kind);
                 // (After a clean stop its incarnation is the old one, but it asked again what is held.)
-                if !self.mdt(fid)?.is_in(mark.incarnation) || sharing.times_told() != times {
+                if !self.mdt(fid)?.is_in(mark.at) || sharing.times_told() != times {
                     continue;
                 }
                 let _order = file.lock_order(deadline)?;

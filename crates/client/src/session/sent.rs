@@ -2,14 +2,15 @@
 //! that may be cached.
 
 use lease::Touch;
-use types::{Fid, h64};
+use types::{Fid, ObjectId, h64};
 use wire::accessed::Accessed;
 use wire::meta::{
     Create, CreateReply, CreateWith, GetAttr, GetAttrs, Inode, LeaseDir, Link, Lookup, MakeDir, OpenReply,
     ReadDir, RemoveDir, Rename, RenameReply, Symlink, Tmpfile, Unlink, UnlinkReply, WriteInline,
     WriteInlineReply,
 };
-use wire::{Request, Wire};
+use wire::object::{self, Capability};
+use wire::{Reader, Request, Wire};
 
 /// What an answer has that may be cached.
 pub(crate) enum Wish<'a> {
@@ -335,10 +336,35 @@ pub(crate) fn amend_sent(call: u16, body: &mut [u8], reply: &[u8]) {
     }
 }
 
+/// client-KY4: puts another capability for the same objects into an encoded request to an OST. False: it has none of these objects.
+pub(crate) fn renew_sent(call: u16, body: &mut [u8], cap: &Capability) -> bool {
+    let changes_object = matches!(
+        call,
+        object::Write::CALL
+            | object::Truncate::CALL
+            | object::Reserve::CALL
+            | object::Release::CALL
+            | object::Punch::CALL
+    );
+    // In each of these bodies the capability is the first field, and the object is the next.
+    let of = |body: &[u8]| {
+        let mut r = Reader::new(body);
+        Some((Capability::get(&mut r).ok()?, ObjectId::get(&mut r).ok()?))
+    };
+    let Some((_, object)) = of(body).filter(|_| changes_object) else { return false };
+    if (cap.fid, cap.generation) != (object.fid, object.generation) {
+        return false;
+    }
+    let new = cap.to_bytes();
+    body[..new.len()].copy_from_slice(&new);
+    assert_eq!(of(body), Some((cap.clone(), object)), "client-KY4: only the capability is another");
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{Attr, Kind, Time};
+    use types::{Attr, Generation, Kind, SessionId, Time};
     use wire::meta::Place;
 
     /// A growth that was given up may stand there again when it is sent again.
@@ -368,5 +394,44 @@ mod tests {
         };
         amend_sent(WriteInline::CALL, &mut body, &WriteInlineReply { attr }.to_bytes());
         assert_eq!(body, write(true).to_bytes());
+    }
+
+    #[test]
+    fn ky4_each_change_of_an_object_gets_another_capability_and_nothing_else_changes() {
+        let cap = |generation, n| Capability {
+            fid: Fid(7),
+            generation: Generation(generation),
+            rights: 3,
+            lease_epoch: 1,
+            lease_counter: n,
+            session: SessionId(5),
+            expiry_sec: 9,
+            mac: object::Mac([n as u8; 16]),
+        };
+        let id = ObjectId { fid: Fid(7), generation: Generation(2), component: 0, stripe: 3, snapshot: 0 };
+        let (offset, len, mtime) = (65536, 4096, Time::new(1, 0));
+        let bodies = |cap: Capability| {
+            let (object, crcs, granted, lock, keep) = (id, vec![3, 4], true, 0, true);
+            [
+                (object::Write::CALL, {
+                    let cap = cap.clone();
+                    object::Write { cap, object, offset, crcs, mtime, granted, lock }.to_bytes()
+                }),
+                (object::Truncate::CALL, object::Truncate { cap: cap.clone(), object, len }.to_bytes()),
+                (object::Reserve::CALL, {
+                    let cap = cap.clone();
+                    object::Reserve { cap, object, offset, len, end: 9, mtime }.to_bytes()
+                }),
+                (object::Release::CALL, object::Release { cap: cap.clone(), object, offset, len }.to_bytes()),
+                (object::Punch::CALL, object::Punch { cap, object, offset, len, keep, mtime }.to_bytes()),
+            ]
+        };
+        for ((call, mut body), (_, wanted)) in bodies(cap(2, 1)).into_iter().zip(bodies(cap(2, 8))) {
+            assert!(!renew_sent(call, &mut body, &cap(3, 8)), "that is for other objects");
+            assert!(renew_sent(call, &mut body, &cap(2, 8)), "{call:#x}");
+            assert_eq!(body, wanted, "{call:#x}");
+        }
+        let mut other = object::Grant { bytes: 5 }.to_bytes();
+        assert!(!renew_sent(object::Grant::CALL, &mut other, &cap(2, 8)));
     }
 }

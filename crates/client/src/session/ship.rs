@@ -98,7 +98,7 @@ impl Fs {
         // A restarted MDT is told of the leases that it finds here. Others that came meanwhile found none.
         let is_so = || {
             let is_same = self.seasons_shared() == seasons && sharing.times_told() == times;
-            is_same && mdt.is_in(mark.incarnation) && (number > 0 || !self.is_shared())
+            is_same && mdt.is_in(mark.at) && (number > 0 || !self.is_shared())
         };
         if unshipped.leased(dir, Some((lease, first.0..first.0 + u64::from(count))), is_so) {
             return Some(lease);

@@ -149,13 +149,22 @@ impl Cluster {
 
     /// The MDT's server dies; its medium keeps what `crash` says.
     pub fn crash_mdt(&mut self, crash: Crash) {
+        let image = self.stop_mdt(crash);
+        self.start_mdt(image);
+    }
+
+    pub fn stop_mdt(&mut self, crash: Crash) -> Arc<SimDisk> {
         self.kill(MDT);
         let (mdt, disk) = self.mdt.take().expect("runs");
         // Its own threads would go on as well: the purge destroys objects of what was removed.
         mdt.stop(false).expect("nothing is written");
         let image = disk.crash(crash);
         drop(mdt);
-        self.start_mdt(Arc::new(image));
+        Arc::new(image)
+    }
+
+    pub fn restart_mdt(&mut self, image: Arc<SimDisk>) {
+        self.start_mdt(image);
     }
 
     /// The MDT stops in order and is started again: its incarnation stays.

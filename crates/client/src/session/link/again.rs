@@ -1,10 +1,11 @@
 //! Requests that are sent again: after a restart of the target, and those with an unknown outcome.
 
+use super::renew::Renewed;
 use super::*;
 
 impl Link {
-    pub(super) fn resend_stuck(&self, stuck: Sendable, deadline: Instant) -> Result<(), Fault> {
-        let mut tries = 0;
+    pub(super) fn resend_stuck(&self, mut stuck: Sendable, deadline: Instant) -> Result<(), Fault> {
+        let (mut tries, mut renewed) = (0, Renewed::default());
         let fault = loop {
             tries += 1;
             let (_, incarnation) = match self.ready(deadline) {
@@ -19,7 +20,7 @@ impl Link {
             }
             // An OST may never have carried it out, so it waits for range locks like a new request (oss-RL2).
             let flag = if self.is_mdt { Flags::REPLAY } else { 0 };
-            match self.resend(&stuck, (incarnation, flag), deadline) {
+            match self.resend(&mut stuck, (incarnation, flag), &mut renewed, deadline) {
                 Ok(answered) => {
                     self.slots.unstick(stuck.head.slot);
                     // Its touches were not noted at this time.
@@ -58,10 +59,12 @@ impl Link {
     /// not and will not be carried out.
     fn resend(
         &self,
-        request: &Sendable,
+        request: &mut Sendable,
         (incarnation, flag): (Incarnation, u16),
+        renewed: &mut Renewed,
         deadline: Instant,
     ) -> Result<Option<Resent>, Fault> {
+        renewed.apply(request);
         let peer = self.find_peer(deadline)?;
         let mut into = Buf::new();
         let mut tries = 0;
@@ -77,6 +80,12 @@ impl Link {
                         Code::NotReady => self.timeout(&reply.detail),
                         Code::Moved | Code::NoSession => {
                             return Err(Fault::new(Code::Moved, reply.detail));
+                        }
+                        // client-KY4
+                        Code::Fenced
+                            if self.renew(request, flag & Flags::REPLAY != 0, renewed, deadline)? =>
+                        {
+                            continue;
                         }
                         code => {
                             tracing::warn!("{} refused a replay: {code:?} {}", self.describe(), reply.detail);
@@ -161,14 +170,15 @@ impl Link {
         &self,
         unsent: &mut VecDeque<Kept<Sendable>>,
         reply: &AttachReply,
-        incarnation: Incarnation,
+        at: At,
         deadline: Instant,
     ) -> Result<(), Attempt> {
+        let incarnation = at.incarnation;
         // 1. Requests that were replayed to an earlier incarnation come before those that were not replayed yet.
         let mut lost = {
             let mut retained = self.retained.lock();
             // From here on an answer of the old incarnation is not retained. Its request is sent again.
-            retained.incarnation = incarnation;
+            retained.at = at;
             retained.kept.take_lost(&reply.slots)
         };
         lost.extend(unsent.drain(..));
@@ -179,14 +189,15 @@ impl Link {
         unsent.extend(lost);
 
         // 2. Send them one by one. A request that this incarnation carried out already is answered from its slot.
-        let (mut until, mut told) = (Seq(0), Instant::now());
-        while let Some(kept) = unsent.front() {
+        let (mut until, mut told, mut renewed) = (Seq(0), Instant::now(), Renewed::default());
+        while let Some(kept) = unsent.front_mut() {
             // mds-X6: entries of other sessions may come first. mds-X7: a client that reports no progress counts as gone.
             if kept.seq >= until || told.elapsed() >= TELL {
                 until = self.wait_turn(incarnation, kept.seq, deadline)?;
                 told = Instant::now();
             }
-            let answered = self.resend(&kept.what, (incarnation, Flags::REPLAY), deadline)?;
+            let answered =
+                self.resend(&mut kept.what, (incarnation, Flags::REPLAY), &mut renewed, deadline)?;
             let Some(kept) = unsent.pop_front() else { break };
             match answered {
                 Some(done) => self.keep_again(done, kept.what),
