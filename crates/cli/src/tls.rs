@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use net::Fabric;
 use net::nid::{Address, Nid};
 use parking_lot::Mutex;
 use pki::Trust;
@@ -124,15 +125,23 @@ impl Feed {
 }
 
 impl Watch {
-    /// `recheck` closes connections whose other end is not good any more.
-    pub fn start(trust: Arc<Trust>, recheck: impl Fn() + Send + 'static) -> anyhow::Result<Watch> {
+    /// `fabric` dials anew with a new certificate, and closes connections whose other end is not good any more. `recheck` does so for
+    /// connections that were accepted.
+    pub fn start(
+        trust: Arc<Trust>,
+        fabric: Arc<Fabric>,
+        recheck: impl Fn() + Send + 'static,
+    ) -> anyhow::Result<Watch> {
         let (words, heard) = mpsc::channel();
         let acts: Arc<Mutex<Vec<Act>>> = Arc::default();
         let to_do = acts.clone();
         let act = move |trust: &Trust| {
+            // An action may send requests, which then have the new certificate.
+            fabric.retire_former();
             // Sessions before connections: a client with an open connection is told why its session ends.
             to_do.lock().iter().for_each(|act| act(trust));
             recheck();
+            fabric.recheck();
         };
         let look = move || {
             let (mut known, mut is_again) = (Vec::new(), false);

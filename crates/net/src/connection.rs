@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use pki::Serial;
 use types::Buf;
 use wire::Header;
 
@@ -56,6 +57,8 @@ pub(crate) struct Connection {
     pub answered: OnceLock<Answered>,
     /// Serves the requests of a connection that this process dialled; `None`: the services of this process do.
     pub heard: Option<Arc<dyn Service>>,
+    /// This process's own certificate when it dialled the connection.
+    pub certificate: Option<Serial>,
     _entry: Option<Entry>,
 }
 
@@ -118,6 +121,7 @@ impl Connection {
             is_greeted: AtomicBool::new(false),
             answered: OnceLock::new(),
             heard: None,
+            certificate: None,
             _entry: None,
         }
     }
@@ -125,8 +129,7 @@ impl Connection {
     /// A connection that this process dialled, greeted.
     pub fn dialled(
         self,
-        entry: Entry,
-        meter: Arc<Meter>,
+        (entry, meter, certificate): (Entry, Arc<Meter>, Option<Serial>),
         heard: Arc<dyn Service>,
         answered: Answered,
     ) -> Connection {
@@ -136,6 +139,7 @@ impl Connection {
             meter,
             answered: OnceLock::from(answered),
             heard: Some(heard),
+            certificate,
             _entry: Some(entry),
             ..self
         }
