@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use net::Fabric;
 use net::nid::{Address, Nid};
 use parking_lot::Mutex;
 use pki::Trust;
@@ -127,11 +128,24 @@ impl Feed {
 }
 
 impl Watch {
-    /// `recheck` closes connections whose other end is not good any more.
-    pub fn start(trust: Arc<Trust>, recheck: impl Fn() + Send + 'static) -> anyhow::Result<Watch> {
+    /// `fabric` dials anew with a new certificate, and closes connections whose other end is not good any more. `recheck` does so for
+    /// connections that were accepted.
+    pub fn start(
+        trust: Arc<Trust>,
+        fabric: Arc<Fabric>,
+        recheck: impl Fn() + Send + 'static,
+    ) -> anyhow::Result<Watch> {
         let (words, heard) = mpsc::channel();
         let acts = Acts::default();
-        let mut keeper = Keeper::new(trust, acts.clone(), Box::new(recheck), Instant::now())?;
+        let dialled = fabric.clone();
+        let connections = Connections {
+            retire: Box::new(move || dialled.retire_former()),
+            recheck: Box::new(move || {
+                recheck();
+                fabric.recheck();
+            }),
+        };
+        let mut keeper = Keeper::new(trust, acts.clone(), connections, Instant::now())?;
         let look = move || loop {
             let word = match heard.recv_timeout(keeper.wait(Instant::now())) {
                 Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => return,
@@ -149,11 +163,19 @@ impl Watch {
     }
 }
 
+/// What a change does to connections.
+struct Connections {
+    /// Dials anew with a new certificate.
+    retire: Box<dyn Fn() + Send>,
+    /// Closes those whose other end is not good any more.
+    recheck: Box<dyn Fn() + Send>,
+}
+
 /// The state of a `Watch`'s thread.
 struct Keeper {
     trust: Arc<Trust>,
     ends: Ends,
-    recheck: Box<dyn Fn() + Send>,
+    connections: Connections,
     /// The lists of the newest map. Some may be of a CA that this process learns of later.
     offered: Vec<u8>,
     /// `offered` was taken without an error.
@@ -165,15 +187,10 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(
-        trust: Arc<Trust>,
-        acts: Acts,
-        recheck: Box<dyn Fn() + Send>,
-        now: Instant,
-    ) -> anyhow::Result<Keeper> {
+    fn new(trust: Arc<Trust>, acts: Acts, connections: Connections, now: Instant) -> anyhow::Result<Keeper> {
         Ok(Keeper {
             ends: Ends::start(trust.clone(), acts)?,
-            recheck,
+            connections,
             offered: vec![],
             is_taken: true,
             acted: trust.crl().1,
@@ -222,8 +239,10 @@ impl Keeper {
     /// Sessions before connections: a client with an open connection is told why its session ends. Connections wait for that only so long.
     fn act(&mut self) {
         let lists = self.trust.crl().1;
+        // An action may send requests, which then have the new certificate.
+        (self.connections.retire)();
         self.ends.end_sessions();
-        (self.recheck)();
+        (self.connections.recheck)();
         if lists != self.acted {
             self.acted = lists;
             keep(&self.trust);

@@ -101,6 +101,7 @@ impl Fs {
             unshipped: Default::default(),
             ear: Default::default(),
             alive: Default::default(),
+            alive_osts: Default::default(),
             map_wanted: Default::default(),
             mdt: Default::default(),
             owner: Default::default(),
@@ -237,6 +238,13 @@ impl Fs {
         self.stop.1.notify_all();
     }
 
+    /// Sends a sign of life to all servers at once. They note the certificate of this host by it, so a new one is known before the former is
+    /// revoked.
+    pub fn tell_servers(&self) {
+        self.id.alive.ring();
+        self.id.alive_osts.ring();
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stop.0.lock()
     }
@@ -246,6 +254,7 @@ impl Fs {
         self.stop.1.notify_all();
         self.id.locks.wake();
         self.id.alive.ring();
+        self.id.alive_osts.ring();
         self.id.sharing.due.ring();
         self.id.unshipped.bell.ring();
         (0..section::THREADS).for_each(|_| self.id.sharing.recalls.bell.ring());

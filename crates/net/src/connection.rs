@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use pki::Serial;
 use types::Buf;
 use wire::Header;
 
@@ -58,6 +59,8 @@ pub(crate) struct Connection {
     pub answered: OnceLock<Answered>,
     /// Serves the requests of a connection that this process dialled; `None`: the services of this process do.
     pub heard: Option<Arc<dyn Service>>,
+    /// This process's own certificate when it dialled the connection.
+    pub certificate: Option<Serial>,
     _entry: Option<Entry>,
 }
 
@@ -126,6 +129,7 @@ impl Connection {
             is_greeted: AtomicBool::new(false),
             answered: OnceLock::new(),
             heard: None,
+            certificate: None,
             _entry: None,
         }
     }
@@ -133,8 +137,7 @@ impl Connection {
     /// A connection that this process dialled, greeted.
     pub fn dialled(
         self,
-        entry: Entry,
-        meter: Arc<Meter>,
+        (entry, meter, certificate): (Entry, Arc<Meter>, Option<Serial>),
         heard: Arc<dyn Service>,
         answered: Answered,
     ) -> Connection {
@@ -144,6 +147,7 @@ impl Connection {
             meter,
             answered: OnceLock::from(answered),
             heard: Some(heard),
+            certificate,
             _entry: Some(entry),
             ..self
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
-use pki::Trust;
+use pki::{Serial, Trust};
 use socket2::{SockAddr, Socket};
 use types::{FsId, NodeId};
 
@@ -115,6 +115,16 @@ enum RefusalKind {
 impl Dialler {
     pub fn new(trust: Option<Arc<Trust>>) -> Dialler {
         Dialler { trust, ..Dialler::default() }
+    }
+
+    /// The serial of this process's own certificate now. `None`: it has none.
+    pub fn own_serial(&self) -> Option<Serial> {
+        self.trust.as_ref().map(|trust| trust.identity().serial)
+    }
+
+    /// net-N5: was this one in the place of this process's own certificate before?
+    pub fn is_former(&self, certificate: Option<Serial>) -> bool {
+        certificate.is_some() && certificate != self.own_serial()
     }
 
     /// The paths to a NID, in the order in which they are to be tried.

@@ -164,6 +164,16 @@ impl Fabric {
         self.common.recheck();
     }
 
+    /// net-N5: this process may have another certificate of its own now. Requests go over connections that are dialled with it; those of before
+    /// are closed when nothing is under way on them, and lines at once. Call it when `Trust` tells of a change.
+    pub fn retire_former(&self) {
+        let routes = self.routes.read();
+        let nodes: Vec<_> = routes.nodes.values().chain(routes.addresses.values()).cloned().collect();
+        drop(routes);
+        nodes.iter().for_each(|node| node.retire_former());
+        self.common.close_former_lines();
+    }
+
     /// Counters of the nodes that were dialled, by name.
     pub fn stat(&self) -> Vec<PeerStat> {
         let routes = self.routes.read();

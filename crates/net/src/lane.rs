@@ -13,6 +13,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use pki::Serial;
 use rustix::event::PollFlags;
 use types::{Buf, NodeId, TargetId};
 use wire::frame::{BODY_MAX, PING};
@@ -33,6 +34,8 @@ pub(crate) struct Lane {
     /// Most requests that may be under way, as the other end told.
     pub frames_max: usize,
     pub path: Arc<Path>,
+    /// This process's own certificate when it dialled; `None` without TLS.
+    pub certificate: Option<Serial>,
     channel: Channel,
     outgoing: Outgoing<()>,
     inbox: Mutex<Inbox>,
@@ -90,7 +93,7 @@ impl Lane {
         node: NodeId,
         frames_max: usize,
         path: Arc<Path>,
-        (entry, meter): (Entry, Arc<Meter>),
+        (entry, meter, certificate): (Entry, Arc<Meter>, Option<Serial>),
         timing: Arc<Timing>,
         probe: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Lane {
@@ -107,6 +110,7 @@ impl Lane {
             node,
             frames_max,
             path,
+            certificate,
             channel,
             outgoing: Outgoing::default(),
             inbox: Mutex::new(inbox),

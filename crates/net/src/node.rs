@@ -6,14 +6,16 @@
 //! net-N3: a thread that has requests under way never waits for a place that others hold (`Wait::Never`). A thread that waits for a place
 //! therefore waits only for threads that do not wait in turn.
 //! net-N4: lanes are spread evenly over the rails that work. A rail that failed is tried again beside the requests of the others.
+//! net-N5: once this process has another certificate of its own, no request is put on a lane that was dialled with the one before. Such a lane
+//! counts for no bound, and is closed with the end of the last request on it. So other ends know the new certificate by the next request.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use pki::Trust;
+use pki::{Serial, Trust};
 use socket2::SockAddr;
 use types::{NodeId, TargetId};
 use wire::fabric::PeerStat;
@@ -64,6 +66,12 @@ impl Common {
         ear.iter().for_each(|engine| engine.recheck());
     }
 
+    /// net-N5, for lines.
+    pub fn close_former_lines(&self) {
+        let ear = self.ear.lock().clone();
+        ear.iter().for_each(|engine| engine.close_former(&|one| self.dialler.is_former(one)));
+    }
+
     /// The engine of lines that this process listens on.
     pub fn ear(&self) -> io::Result<Arc<Engine>> {
         let mut ear = self.ear.lock();
@@ -89,6 +97,8 @@ pub(crate) struct Dialled {
     pub entry: Entry,
     pub meter: Arc<Meter>,
     pub hello: Hello,
+    /// This process's own certificate before it dialled; `None` without TLS.
+    pub certificate: Option<Serial>,
     path: Arc<Path>,
     address: SockAddr,
 }
@@ -107,6 +117,8 @@ pub(crate) struct Node {
 struct State {
     short: Lanes,
     bulk: Lanes,
+    /// net-N5: the requests under way there hold them.
+    retired: Vec<Weak<Lane>>,
     rails: Rails,
 }
 
@@ -257,18 +269,30 @@ impl Node {
 
     /// Ends the requests to a target that this node does not serve any more.
     pub fn end_target(&self, target: TargetId) {
-        let state = self.state.lock();
-        let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).cloned().collect();
-        drop(state);
+        let lanes = self.state.lock().all();
         lanes.iter().for_each(|lane| lane.end_target(target, "another node serves the target now"));
     }
 
     /// Ends lanes whose other end's certificate is not good any more.
     pub fn recheck(&self) {
-        let state = self.state.lock();
-        let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).cloned().collect();
-        drop(state);
+        let lanes = self.state.lock().all();
         lanes.iter().for_each(|lane| lane.recheck());
+    }
+
+    /// net-N5: retires the lanes that were dialled with a certificate of before.
+    pub fn retire_former(&self) {
+        let mut state = self.state.lock();
+        let former = state.take_open(|lane| self.is_former(lane.certificate));
+        state.retired.retain(|lane| lane.strong_count() > 0);
+        state.retired.extend(former.iter().map(Arc::downgrade));
+        drop(state);
+        // Those without requests are closed here.
+        drop(former);
+        self.wake_all();
+    }
+
+    pub fn is_former(&self, certificate: Option<Serial>) -> bool {
+        self.common.dialler.is_former(certificate)
     }
 
     /// Closes the lanes without requests after one failed: they probably lead to the same dead server.
@@ -369,6 +393,11 @@ impl Node {
                 state.rails.give_back(&nid);
                 Err(())
             }
+            // net-N5. Under the lock: a renewal from here on finds the lane among the open ones.
+            Ok(lane) if self.is_former(lane.certificate) => {
+                state.rails.work(&nid);
+                Err(())
+            }
             Ok(lane) => {
                 state.rails.work(&nid);
                 let lanes = state.of(kind);
@@ -397,7 +426,8 @@ impl Node {
                     state.rails.work(&nid);
                     let share = state.rails.share(SHORT_LANES);
                     let lanes = &mut state.short;
-                    if lanes.on(&nid) < share && lanes.open.len() < Lanes::bound(Kind::Short) {
+                    let has_room = lanes.on(&nid) < share && lanes.open.len() < Lanes::bound(Kind::Short);
+                    if has_room && !node.is_former(lane.certificate) {
                         lanes.open.push(lane);
                     }
                 }
@@ -433,7 +463,7 @@ impl Node {
     /// Counters of the connections to this node.
     pub fn stat(&self) -> PeerStat {
         let state = self.state.lock();
-        let lanes: Vec<_> = state.short.open.iter().chain(&state.bulk.open).collect();
+        let lanes = state.all();
         let under_way = lanes.iter().map(|lane| lane.under_way()).sum();
         self.counts.stat(lanes.len(), under_way)
     }
@@ -444,6 +474,8 @@ impl Node {
 
     /// Tries the ways to one NID. Each has an equal share of the time left. The error names each router with its reason.
     fn dial_paths(&self, kind: Kind, nid: &Arc<str>, by: Instant) -> Result<Dialled, String> {
+        // net-N5: before the first byte, so that a renewal meanwhile makes the connection a former one.
+        let certificate = self.common.dialler.own_serial();
         let paths = self.common.dialler.paths(nid, Instant::now())?;
         let known = self.state.lock().rails.address(nid);
         let mut whys = Vec::new();
@@ -457,7 +489,10 @@ impl Node {
                 reached = self.common.dialler.reach(path, None, by);
             }
             match reached.and_then(|reached| self.greet(kind, path, reached, by)) {
-                Ok(dialled) => return Ok(dialled),
+                Ok(dialled) => {
+                    let certificate = certificate.filter(|_| dialled.channel.is_tls());
+                    return Ok(Dialled { certificate, ..dialled });
+                }
                 Err(why) => whys.push(why),
             }
         }
@@ -477,11 +512,12 @@ impl Node {
             self.state.lock().rails.set_address(&path.nid, Some(address.clone()));
         }
         let path = Arc::new(path.clone());
-        Ok(Dialled { channel, entry, meter: self.counts.meter(), hello, path, address })
+        let meter = self.counts.meter();
+        Ok(Dialled { channel, entry, meter, hello, certificate: None, path, address })
     }
 
     fn lane(&self, dialled: Dialled) -> Arc<Lane> {
-        let Dialled { channel, entry, meter, hello, path, address } = dialled;
+        let Dialled { channel, entry, meter, hello, certificate, path, address } = dialled;
         let (dialler, way) = (self.common.dialler.clone(), path.clone());
         let probe = move || match way.hops.is_empty() {
             // A socket of this host needs no probe: its other end closes with its process.
@@ -495,7 +531,8 @@ impl Node {
             false => dialler.is_alive(&way, Instant::now() + PROBE_MAX),
         };
         let (timing, frames) = (self.common.timing.clone(), hello.frames.max(1) as usize);
-        let lane = Lane::new(channel, hello.node, frames, path, (entry, meter), timing, Box::new(probe));
+        let of = (entry, meter, certificate);
+        let lane = Lane::new(channel, hello.node, frames, path, of, timing, Box::new(probe));
         let lane = Arc::new(lane);
         self.common.dialler.enter(&lane);
         lane
@@ -503,7 +540,21 @@ impl Node {
 }
 
 impl State {
+    /// The open lanes, and those that are retired and still have requests.
+    fn all(&self) -> Vec<Arc<Lane>> {
+        let retired = self.retired.iter().filter_map(Weak::upgrade);
+        self.short.open.iter().chain(&self.bulk.open).cloned().chain(retired).collect()
+    }
+
+    /// Lanes that are about to end, also retired ones.
     fn take_lanes(&mut self, which: impl Fn(&Lane) -> bool) -> Vec<Arc<Lane>> {
+        let retired = self.retired.iter().filter_map(Weak::upgrade).filter(|lane| which(lane));
+        let retired: Vec<_> = retired.collect();
+        self.retired.retain(|lane| lane.strong_count() > 0);
+        self.take_open(which).into_iter().chain(retired).collect()
+    }
+
+    fn take_open(&mut self, which: impl Fn(&Lane) -> bool) -> Vec<Arc<Lane>> {
         let mut taken: Vec<_> = self.short.open.extract_if(.., |lane| which(lane)).collect();
         taken.extend(self.bulk.open.extract_if(.., |lane| which(lane)));
         taken
@@ -511,7 +562,7 @@ impl State {
 
     /// net-N4: the rail without trouble that has the fewest lanes of this kind, if it may have one more.
     fn rail(&mut self, kind: Kind, share: usize) -> Option<Arc<str>> {
-        let State { short, bulk, rails } = self;
+        let State { short, bulk, rails, .. } = self;
         let lanes = if kind == Kind::Short { &*short } else { &*bulk };
         if lanes.open.len() + lanes.connecting.len() >= Lanes::bound(kind) {
             return None;

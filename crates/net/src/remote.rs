@@ -127,6 +127,7 @@ impl Peer for RemotePeer {
             return Err(self.not_sent(TOO_LARGE));
         }
         let dialled = self.node.dial(Kind::Short, call.deadline).map_err(|why| self.not_sent(why))?;
+        let certificate = dialled.certificate;
         stamp(call, Instant::now());
         call.head.target = self.target;
         call.head.source = self.node.own_node();
@@ -139,6 +140,10 @@ impl Peer for RemotePeer {
         let ear = self.node.ear().map_err(|e| self.not_sent(e.to_string()))?;
         let line = ear.adopt(dialled, heard, answered).map_err(|e| self.not_sent(e.to_string()))?;
         let listening = Listening(line.0.clone());
+        // The engine has it now, so a renewal that is not seen here closes it.
+        if self.node.is_former(certificate) {
+            return Err(self.not_sent("this host has another certificate since it dialled"));
+        }
         if !line.send(&call.head, &call.body) {
             return Err(self.not_sent("the connection was closed"));
         }

@@ -29,12 +29,16 @@ struct Held {
 }
 
 impl Held {
-    fn note(&mut self, serial: Serial) {
-        if !self.serials.contains(&serial) {
-            if self.serials.len() == SERIALS_KEPT {
-                self.serials.remove(0);
-            }
-            self.serials.push(serial);
+    fn note(&mut self, session: SessionId, serial: Serial) {
+        if self.serials.contains(&serial) {
+            return;
+        }
+        if self.serials.len() == SERIALS_KEPT {
+            self.serials.remove(0);
+        }
+        self.serials.push(serial);
+        if self.serials.len() > 1 {
+            tracing::info!(session = session.0, %serial, "a session is used with another certificate of its node");
         }
     }
 }
@@ -53,7 +57,7 @@ impl Owners {
             (held.owner, held.serials.contains(&sender.serial))
         };
         if owner == sender.owner && !is_known {
-            self.by_session.write().get_mut(&session)?.note(sender.serial);
+            self.by_session.write().get_mut(&session)?.note(session, sender.serial);
         }
         Some(owner)
     }
@@ -89,7 +93,8 @@ impl Core {
             return Err(refuse(req.session, answer));
         }
         let mut by_session = self.owners.by_session.write();
-        by_session.entry(req.session).or_insert_with(|| Held { owner, serials: vec![] }).note(serial);
+        let held = by_session.entry(req.session).or_insert_with(|| Held { owner, serials: vec![] });
+        held.note(req.session, serial);
         if by_session.len() > KEPT + 2 * self.store.session_count() {
             by_session.retain(|session, _| *session == req.session || self.store.slot(*session, 0).is_some());
         }

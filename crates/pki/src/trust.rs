@@ -63,7 +63,7 @@ pub struct Change {
     pub revoked: Vec<Serial>,
     /// CAs came or went: judge every connection's chain again by [`Trust::identity_of`].
     pub has_new_cas: bool,
-    /// This node has another certificate. Connections of before may stay.
+    /// This node has another certificate. Other ends know it by connections that are dialled from now on.
     pub has_new_certificate: bool,
     /// Number of the revocation list of now.
     pub list_number: u64,

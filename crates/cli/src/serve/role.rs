@@ -1,5 +1,6 @@
 //! One role per process: `stria mgs|mds|oss|mount`, over TCP.
 
+use std::cell::Cell;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -218,12 +219,8 @@ fn listen(
     let watch = match trust {
         Some(trust) => {
             tracing::info!("connections over TCP use TLS, as {}", trust.identity().uri());
-            let (accepted, dialled) = (server.clone(), servers.fabric.clone());
-            let recheck = move || {
-                accepted.recheck();
-                dialled.recheck();
-            };
-            Some(Watch::start(trust, recheck)?)
+            let accepted = server.clone();
+            Some(Watch::start(trust, servers.fabric.clone(), move || accepted.recheck())?)
         }
         None => None,
     };
@@ -298,10 +295,7 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
     let fabric = Fabric::with_trust(None, trust.clone());
     wish.options.nets.clone().or_environment()?.apply(&fabric);
     let watch = match trust {
-        Some(trust) => {
-            let fabric = fabric.clone();
-            Some(Watch::start(trust, move || fabric.recheck())?)
-        }
+        Some(trust) => Some(Watch::start(trust, fabric.clone(), || {})?),
         None => None,
     };
     let (client, mut heart) =
@@ -414,8 +408,9 @@ fn connect(
     let (following, known_version) = (mounted.clone(), map.version);
     let to_follow = fabric.clone();
     feed.iter().for_each(|feed| feed.take(&map));
+    let of_map = feed.clone();
     let on_map = Box::new(move |map: &ClusterMap| {
-        feed.iter().for_each(|feed| feed.take(map));
+        of_map.iter().for_each(|feed| feed.take(map));
         to_follow.set_map(map);
         following.get().into_iter().for_each(|fs| fs.set_map(map.clone()));
     });
@@ -446,6 +441,15 @@ fn connect(
         && let Ok(newest) = usable_map(&mgs, &wish.source.fsname)
     {
         client.fs().set_map(newest);
+    }
+    if let Some(feed) = feed {
+        let (fs, known) = (Arc::downgrade(client.fs()), Cell::new(None));
+        feed.also(move |trust| {
+            let now = Some(trust.identity().serial);
+            if known.replace(now) != now {
+                fs.upgrade().iter().for_each(|fs| fs.tell_servers());
+            }
+        });
     }
     tracing::info!(mount = %wish.point.display(), source = %wish.source, "mounted");
     Ok((client, heart))

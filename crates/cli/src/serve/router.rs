@@ -75,11 +75,8 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
     let mut watches = Vec::new();
     for cluster in clusters.iter() {
         let Some(trust) = &cluster.trust else { continue };
-        let (router, fabric) = (router.clone(), cluster.fabric.clone());
-        let watch = Watch::start(trust.clone(), move || {
-            router.recheck();
-            fabric.recheck();
-        })?;
+        let router = router.clone();
+        let watch = Watch::start(trust.clone(), cluster.fabric.clone(), move || router.recheck())?;
         // The map of before is known already.
         watch.feed().lists(&cluster.known.read().crls);
         let is_first = cluster.feed.set(watch.feed()).is_ok();

@@ -76,7 +76,8 @@ fn keeper(trust: &Arc<Trust>, begun: Instant) -> (Keeper, Arc<AtomicU32>) {
     let recheck = move || {
         acted.fetch_add(1, Ordering::SeqCst);
     };
-    (Keeper::new(trust.clone(), Acts::default(), Box::new(recheck), begun).unwrap(), count)
+    let connections = Connections { retire: Box::new(|| ()), recheck: Box::new(recheck) };
+    (Keeper::new(trust.clone(), Acts::default(), connections, begun).unwrap(), count)
 }
 
 #[test]
@@ -163,7 +164,7 @@ fn connections_are_closed_although_a_session_does_not_end() {
     let mut office = Office::new();
     let trust = Trust::load(&office.host()).unwrap();
     let (closes, closed) = mpsc::channel();
-    let watch = Watch::start(trust, move || closes.send(()).unwrap()).unwrap();
+    let watch = Watch::start(trust, Fabric::new(None), move || closes.send(()).unwrap()).unwrap();
     // The session ends when the test lets it.
     let (lets, is_let) = mpsc::channel::<()>();
     watch.feed().also(move |_| {

@@ -50,6 +50,8 @@ pub(crate) struct Identity {
     pub alive_answers: AtomicU64,
     /// Rings for a keep-alive at once.
     pub alive: Bell,
+    /// The same for OSTs.
+    pub alive_osts: Bell,
     /// Fetches a newer cluster map, in the background.
     pub map_wanted: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
     /// The MDT that gives replay turns; 0: not known.

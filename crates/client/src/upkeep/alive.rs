@@ -12,7 +12,7 @@ use types::Fid;
 use crate::Fs;
 use crate::session::request::IN_FLIGHT_MAX;
 use crate::upkeep::settle::failing;
-use crate::{wait_for_bell, wait_for_stop};
+use crate::wait_for_bell;
 
 /// Pause between keep-alives while the MDT's time-out is not known.
 const PAUSE: Duration = Duration::from_secs(3);
@@ -47,7 +47,7 @@ pub(crate) fn ost_loop(weak: &Weak<Fs>) {
     every_third(
         weak,
         Duration::MAX,
-        |left| wait_for_stop(weak, left),
+        |left| wait_for_bell(weak, left, |id| &id.alive_osts),
         |fs, pause| {
             let mut links = fs.cluster.in_use();
             links.retain(|l| !l.is_mdt);

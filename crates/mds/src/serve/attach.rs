@@ -129,7 +129,7 @@ impl Core {
         self.wait_for_others(req.client, now)?;
         // 3. A new session.
         let session = self.begin_session(req, answer.peer().as_ref().map(Holder::of), now)?;
-        answer.sender().iter().for_each(|sender| session.serials.note(sender.serial));
+        answer.sender().iter().for_each(|sender| _ = session.serials.note(sender.serial));
         if has_own_locks {
             self.locks.leave_to(session.id);
         }

@@ -61,7 +61,10 @@ impl Core {
 
     fn check_owner_of(&self, session: &Session, sender: Sender, answer: &Answer<'_>) -> Result<(), Fault> {
         if session.belongs_to(sender) {
-            session.serials.note(sender.serial);
+            if session.serials.note(sender.serial) {
+                let (session, client) = (session.id.0, &session.name);
+                tracing::info!(session, client, serial = %sender.serial, "a session is used with another certificate of its node");
+            }
             return Ok(());
         }
         let holder = session.holder.as_ref().map_or("a client without a certificate", |h| &h.uri);

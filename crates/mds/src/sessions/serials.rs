@@ -24,20 +24,23 @@ pub struct Serials {
 }
 
 impl Serials {
-    pub fn note(&self, serial: Serial) {
+    /// True: it is new, and the session was used with another one before.
+    pub fn note(&self, serial: Serial) -> bool {
         let halves = [serial.0 as u64, (serial.0 >> 64) as u64];
         let is_last = |n: usize| self.last[n].load(Ordering::Relaxed) == halves[n];
         if is_last(0) && is_last(1) {
-            return;
+            return false;
         }
         let mut seen = self.seen.lock();
         (0..2).for_each(|n| self.last[n].store(halves[n], Ordering::Relaxed));
-        if !seen.contains(&serial) {
-            if seen.len() == KEPT {
-                seen.remove(0);
-            }
-            seen.push(serial);
+        if seen.contains(&serial) {
+            return false;
         }
+        if seen.len() == KEPT {
+            seen.remove(0);
+        }
+        seen.push(serial);
+        seen.len() > 1
     }
 
     fn are_revoked(&self, is_revoked: &dyn Fn(Serial) -> bool) -> bool {

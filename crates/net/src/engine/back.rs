@@ -61,7 +61,7 @@ impl Engine {
 
     /// Takes a connection that was dialled. `heard` serves what the other end sends over it.
     pub fn adopt(&self, dialled: Dialled, heard: Arc<dyn Service>, answered: Answered) -> io::Result<Line> {
-        let Dialled { channel, entry, meter, .. } = dialled;
+        let Dialled { channel, entry, meter, certificate, .. } = dialled;
         let seat = self
             .budget
             .seat(Origin::of(&channel.socket))
@@ -70,8 +70,11 @@ impl Engine {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         // No service is asked for the endpoint of a server that this process dialled.
         let endpoint = Endpoint::local();
-        let connection = Connection::new(id, channel, endpoint, seat, self.now_ms())
-            .dialled(entry, meter, heard, answered);
+        let connection = Connection::new(id, channel, endpoint, seat, self.now_ms()).dialled(
+            (entry, meter, certificate),
+            heard,
+            answered,
+        );
         let connection = Arc::new(connection);
         let line = Back::line(self, &connection);
         self.watch_new(connection)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use pki::Serial;
 use rustix::event::epoll;
 
 use super::{Engine, FIRST_FRAME_MAX, FRAME_MAX, HELLO_MAX, IDLE_BULK_MAX, IDLE_MAX};
@@ -57,6 +58,12 @@ impl Engine {
                 self.close_because(&connection, Gone::Refused(format!("its certificate is refused: {why}")));
             }
         }
+    }
+
+    /// net-N5: closes lines that this process dialled with a certificate of before. Their listeners begin new ones.
+    pub fn close_former(&self, is_former: &dyn Fn(Option<Serial>) -> bool) {
+        let former = self.all().into_iter().filter(|connection| is_former(connection.certificate));
+        former.for_each(|connection| self.close(&connection));
     }
 
     /// Closes connections that take too long for a greeting or a frame, read no answers, or are idle. Called about once a second.

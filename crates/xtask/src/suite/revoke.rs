@@ -1,6 +1,7 @@
 //! Revocation and rotation while clients work: the cluster map carries revocation lists, and a revoked node is out at once.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -182,7 +183,7 @@ impl Site {
     }
 }
 
-/// [SECURITY] A client and a server are revoked, and the CA is rotated, while another client writes.
+/// [DATA] [SECURITY] A client and a server are revoked, and the CA is rotated, while another client writes.
 fn revoked(b: &mut Bench) -> Result<()> {
     let mut site = Site::start(b)?;
     let mgs = site.cluster.mgs();
@@ -249,11 +250,48 @@ fn revoked(b: &mut Bench) -> Result<()> {
     let kept = site.cluster.dir.join("ca/nodes/host.server/crl-map.pem");
     ensure!(kept.exists(), "a list of the map is kept beside the certificate");
 
-    // 6. The CA is rotated: both CAs, then new certificates, then one CA.
+    // 6. The client's certificate is renewed, and the former one revoked.
+    renew(&site, &mut work)?;
+
+    // 7. The CA is rotated: both CAs, then new certificates, then one CA.
     rotate(&site, &mut work)?;
     work.end()?;
     ensure_eq(fs::read(site.cluster.mount.join("large"))?.len(), 3_000_000, "content of the revoked client")?;
     Ok(())
+}
+
+/// As `docs/cluster-ca.md` says: the new folder first, then the former certificate is revoked. The mount goes on, and loses nothing.
+fn renew(site: &Site, work: &mut Work) -> Result<()> {
+    const ENDS: &str = "a session ends: its certificate is revoked";
+    let [mds, oss] = ["mds.log", "oss0.log"].map(|log| site.cluster.dir.join(log));
+    let ended = lines_of(&mds, ENDS)? + lines_of(&oss, ENDS)?;
+    let folder = site.cluster.certificate(pki::Role::Client).context("it has certificates")?;
+    for round in 1..=2 {
+        work.goes_on("the step before")?;
+        // Not written back yet.
+        let path = site.cluster.mount.join(format!("renewed{round}"));
+        let bytes: Vec<u8> = (0..1_000_000u64).map(|n| (n * 17 + round) as u8).collect();
+        let mut open = File::create(&path)?;
+        open.write_all(&bytes)?;
+        flock(&open, FlockOperation::NonBlockingLockExclusive)?;
+        let former = pki::Trust::load(&folder)?.identity().serial;
+        let known = |log: &Path| lines_of(log, "a session is used with another certificate of its node");
+        let before = (known(&mds)?, known(&oss)?);
+        site.office(&["issue", "host", "--role", "client"])?;
+        copy(&site.ca.join("nodes/host.client"), &folder, &FILES)?;
+        // One OSS has both OSTs.
+        wait_until("each server knows the new certificate", || {
+            Ok(known(&mds)? > before.0 && known(&oss)? >= before.1 + 2)
+        })?;
+        let text = site.office(&["revoke", &former.to_string(), "--mgs", &site.cluster.mgs()])?;
+        ensure!(text.contains("published revocation list"), "{text}");
+        work.goes_on("the end of its host's former certificate")?;
+        open.write_all(&bytes)?;
+        open.sync_all()?;
+        ensure!(fs::read(&path)? == [&bytes[..], &bytes].concat(), "content over a renewal");
+    }
+    let now = lines_of(&mds, ENDS)? + lines_of(&oss, ENDS)?;
+    ensure_eq(now, ended, "sessions that ended by the renewals")
 }
 
 fn rotate(site: &Site, work: &mut Work) -> Result<()> {
