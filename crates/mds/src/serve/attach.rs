@@ -23,7 +23,7 @@ use crate::sessions::nodemap::Place;
 use crate::sessions::overdue::OVERDUE_MS;
 use crate::sessions::owner::Holder;
 use crate::sessions::shared::Doom;
-use crate::sessions::{Session, session_key};
+use crate::sessions::{KeptRoot, Session, session_key};
 
 /// A lone silent session is evicted after this many time-outs. That is a minute; then its orphans are destroyed.
 const UNRIVALLED_FACTOR: u64 = 6;
@@ -69,7 +69,9 @@ impl Core {
             ));
         }
         // mds-N1, mds-N2. An observer of a server or administrator acts for the file system.
-        let place = Place::of(self, answer, &joined.nodemaps);
+        let known = self.sessions.of_client(req.client).filter(|_| !req.observer);
+        let kept = known.as_ref().and_then(|session| session.root.as_ref());
+        let place = Place::of(self, answer, &joined.nodemaps).keeping(self, kept);
         let is_trusted = answer.sender().is_some_and(|s| matches!(s.role, Role::Server | Role::Admin));
         if !(req.observer && is_trusted) {
             place.check()?;
@@ -128,7 +130,8 @@ impl Core {
         self.check_sessions()?;
         self.wait_for_others(req.client, now)?;
         // 3. A new session.
-        let session = self.begin_session(req, answer.peer().as_ref().map(Holder::of), now)?;
+        let holder = answer.peer().as_ref().map(Holder::of);
+        let session = self.begin_session_below(req, (holder, place.kept_root()), now)?;
         answer.sender().iter().for_each(|sender| _ = session.serials.note(sender.serial));
         if has_own_locks {
             self.locks.leave_to(session.id);
@@ -207,16 +210,27 @@ impl Core {
         ))
     }
 
+    #[cfg(test)]
     pub fn begin_session(
         &self,
         req: &Attach,
         holder: Option<Holder>,
         now: u64,
     ) -> Result<Arc<Session>, Fault> {
+        self.begin_session_below(req, (holder, None), now)
+    }
+
+    fn begin_session_below(
+        &self,
+        req: &Attach,
+        (holder, root): (Option<Holder>, Option<KeptRoot>),
+        now: u64,
+    ) -> Result<Arc<Session>, Fault> {
         let mut made = None;
         let done = self.transact(&no_lease(), &mut |txn| {
             let session = Session::new(txn.next_session(), req.client, &req.name, req.claims.clone(), now)
-                .held_by(holder.clone());
+                .held_by(holder.clone())
+                .below(root.clone());
             let (key, value) = session.to_record();
             meta::Txn::put(txn, key, value);
             made = Some(session);

@@ -56,7 +56,7 @@ pub struct Roots {
 }
 
 impl Roots {
-    fn of(&self, top: Fid) -> Arc<Root> {
+    pub fn of(&self, top: Fid) -> Arc<Root> {
         let mut by_dir = self.by_dir.lock();
         if let Some(root) = by_dir.get(&top).and_then(Weak::upgrade) {
             return root;

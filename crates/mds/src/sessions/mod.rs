@@ -26,7 +26,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use meta::View;
 use net::notices::Outbox;
 use parking_lot::Mutex;
-use types::{Code, Cred, Fault, Key, SessionId, Uuid, Word};
+use types::{Code, Cred, Fault, Fid, Key, SessionId, Uuid, Word};
 use wire::session::Claims;
 use wire::{Malformed, Reader, Wire};
 
@@ -40,6 +40,13 @@ pub const NAME_BYTES_MAX: usize = 256;
 /// Resolution of a client's last sign of life: a small part of the session time-out.
 const SEEN_EACH_MS: u64 = 16;
 
+/// The root of a session, for its record: after a restart the path may be another directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRoot {
+    pub path: String,
+    pub top: Fid,
+}
+
 #[derive(Debug)]
 pub struct Session {
     pub id: SessionId,
@@ -50,6 +57,8 @@ pub struct Session {
     pub claims: Claims,
     /// mds-S3: its owner; `None`: it was begun over a connection without TLS.
     pub holder: Option<Holder>,
+    /// mds-N5: the root by which it was begun.
+    pub root: Option<KeptRoot>,
     /// mds-S5: of its owner's certificates.
     pub serials: serials::Serials,
     seen_ms: AtomicU64,
@@ -84,6 +93,7 @@ impl Session {
             name: name[..end].to_string(),
             claims,
             holder: None,
+            root: None,
             serials: serials::Serials::default(),
             seen_ms: AtomicU64::new(now_ms),
             begun: AtomicU64::new(0),
@@ -99,6 +109,9 @@ impl Session {
 
     pub fn held_by(self, holder: Option<Holder>) -> Session {
         Session { holder, ..self }
+    }
+    pub fn below(self, root: Option<KeptRoot>) -> Session {
+        Session { root, ..self }
     }
 
     /// Notes a sign of life. All threads of a client read this word, so it is written rarely.
@@ -125,8 +138,16 @@ impl Session {
         self.client.put(&mut value);
         self.name.put(&mut value);
         self.claims.put(&mut value);
-        // A record without an owner is as earlier releases wrote it.
-        self.holder.iter().for_each(|holder| holder.uri.put(&mut value));
+        // A record without an owner and a root is as earlier releases wrote it.
+        match (&self.holder, &self.root) {
+            (Some(holder), _) => holder.uri.put(&mut value),
+            (None, Some(_)) => String::new().put(&mut value),
+            (None, None) => {}
+        }
+        if let Some(KeptRoot { path, top }) = &self.root {
+            path.put(&mut value);
+            top.put(&mut value);
+        }
         (session_key(self.id), value)
     }
 
@@ -136,10 +157,17 @@ impl Session {
         let (client, name, claims) = (Uuid::get(r)?, String::get(r)?, Claims::get(r)?);
         let holder = match r.remaining() {
             0 => None,
-            _ => Some(Holder::from_uri(&String::get(r)?)?),
+            _ => Some(String::get(r)?)
+                .filter(|uri| !uri.is_empty())
+                .map(|uri| Holder::from_uri(&uri))
+                .transpose()?,
+        };
+        let root = match r.remaining() {
+            0 => None,
+            _ => Some(KeptRoot { path: String::get(r)?, top: Fid::get(r)? }),
         };
         r.end()?;
-        Ok(Session::new(id, client, &name, claims, now_ms).held_by(holder))
+        Ok(Session::new(id, client, &name, claims, now_ms).held_by(holder).below(root))
     }
 }
 

@@ -24,8 +24,8 @@ use wire::{Header, Request};
 
 use crate::Core;
 use crate::joined::Joined;
-use crate::sessions::Session;
 use crate::sessions::below::Root;
+use crate::sessions::{KeptRoot, Session};
 
 /// The nodemaps of a cluster map, in their order. Maps with the same ones share the list.
 pub type Nodemaps = Arc<Vec<Nodemap>>;
@@ -117,6 +117,21 @@ impl Place {
         let terms = self.terms.as_deref().filter(|terms| terms.nodemap.root == found.root)?;
         terms.root.clone()
     }
+    /// The root, for the session's record.
+    pub fn kept_root(&self) -> Option<KeptRoot> {
+        let terms = self.terms.as_deref()?;
+        Some(KeptRoot { path: terms.nodemap.root.clone(), top: terms.root.as_ref()?.top })
+    }
+    /// mds-N5, for a session that was begun before this start.
+    pub fn keeping(mut self, core: &Core, kept: Option<&KeptRoot>) -> Place {
+        if let (Some(terms), Some(kept)) = (self.terms.as_deref(), kept)
+            && terms.nodemap.root == kept.path
+        {
+            let (nodemap, root) = (terms.nodemap.clone(), Some(core.roots.of(kept.top)));
+            self.terms = Some(Arc::new(Terms { nodemap, root, missing: None }));
+        }
+        self
+    }
     /// The place of a session that attaches again.
     pub fn after(mut self, before: Option<&Place>) -> Place {
         let root = self.terms.as_deref().and_then(|terms| before?.root_for(terms));
@@ -175,7 +190,7 @@ impl Session {
             known => {
                 let place = Arc::new(match known {
                     Some(place) => place.under(core, list),
-                    None => Place::of(core, answer, list),
+                    None => Place::of(core, answer, list).keeping(core, self.root.as_ref()),
                 });
                 if known.as_ref().is_some_and(|known| !known.is_like(&place)) {
                     return Err(Changed);

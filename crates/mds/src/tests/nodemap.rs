@@ -61,13 +61,17 @@ fn attach(rig: &Rig, by: &Known, client: u8) -> Result<AttachReply, Fault> {
 
 /// A rig with this list and no session.
 fn rig(nodemaps: Vec<Nodemap>) -> Rig {
-    let (rig, _) = fresh();
+    rig_on_disk(nodemaps).0
+}
+
+fn rig_on_disk(nodemaps: Vec<Nodemap>) -> (Rig, std::sync::Arc<disk::SimDisk>) {
+    let (rig, disk) = fresh();
     // Everyone may make files in the root.
     let all = SetAttr { cred: Cred::root(), ..owner_of(TOP, SET_MODE, 0) };
     rig.ask(&all, rig.session).unwrap();
     rig.ask(&Detach { session: rig.session }, rig.session).unwrap();
     take_map(&rig, 2, nodemaps);
-    rig
+    (rig, disk)
 }
 
 fn owner_of(fid: Fid, valid: u32, uid: u32) -> SetAttr {
@@ -523,4 +527,29 @@ fn n5_a_root_that_is_renamed_goes_on_and_one_that_is_removed_shows_nothing() {
     ask(&rig, &by, &Detach { session }, session).unwrap();
     let fresh = attach(&rig, &by, 2).unwrap();
     assert!(fresh.root != inside && fresh.root != TOP);
+}
+
+/// Renamed before the MDT is killed, and another directory has the path: the session goes on in its own.
+#[test]
+fn n5_a_session_keeps_its_root_over_a_restart() {
+    let (rig, disk) = rig_on_disk(vec![]);
+    let [inside, dir, _, out, _] = tree(&rig);
+    take_map(&rig, 3, below("/in"));
+    let (by, other) = (client("lab7"), client("login1"));
+    let session = attach(&rig, &by, 1).unwrap().session;
+    let holder = crate::sessions::owner::Holder::from_uri("stria://c/client/login1").ok();
+    let theirs = rig.mdt.core.begin_session(&super::owners::attach(8), holder, 0).unwrap().id;
+    ask(&rig, &other, &moved(TOP, "in", out, "site"), theirs).unwrap();
+    ask(&rig, &other, &make_dir(TOP, "in"), theirs).unwrap();
+    ask(&rig, &other, &Detach { session: theirs }, theirs).unwrap();
+    drop(rig);
+    let rig = super::meta_rules::rig(std::sync::Arc::new(disk.crash(disk::Crash::KeepAll)));
+    // The rig has attached by this client's id already, as a local process.
+    rig.mdt.core.sessions.get(session).unwrap().place.store(None);
+    take_map(&rig, 3, below("/in"));
+    let get = |fid| ask(&rig, &by, &GetAttr { fid }, session).map(|i| i.attr.fid).map_err(|f| f.code);
+    assert_eq!([get(dir), get(TOP), get(out)], [Ok(dir), Err(Code::Stale), Err(Code::Stale)]);
+    let again = attach(&rig, &by, 1).unwrap();
+    assert_eq!((again.session, again.root), (session, inside));
+    assert_eq!([get(dir), get(TOP)], [Ok(dir), Err(Code::Stale)]);
 }

@@ -274,6 +274,7 @@ const LONG_ON_TCP: &[&str] = &[
     "programs::stress_ng",
     "programs::sqlite_after_a_kill_of_all",
     "programs::sqlite_rollback_journal",
+    "semantics::big_directory",
 ];
 
 /// Tests in one process that the short form leaves to the wirings with servers of their own, where more can fail.
@@ -283,6 +284,7 @@ const LONG_ON_LOCAL: &[&str] = &[
     "names::random_operations_match_the_local_file_system",
     "programs::cp_and_rsync_of_a_tree",
     "programs::go",
+    "programs::postgresql",
     "programs::sqlite_rollback_journal",
     "programs::tar",
     "semantics::big_directory",

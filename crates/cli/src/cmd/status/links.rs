@@ -104,10 +104,10 @@ mod tests {
         assert!(told(link(5, "c1", 600_000)).is_empty());
         let slow = told(link(5, "c1", 1_428_572));
         assert!(
-            slow[0].starts_with("slow: link of host c1 (10.0.0.5@tcp0) at 35 % of its twins"),
+            slow[0].starts_with("slow: link of host c1 (10.0.0.5@tcp0) at 36 % of its twins"),
             "{slow:?}"
         );
         let plain = told(link(5, "", 1_428_572));
-        assert!(plain[0].starts_with("slow: link of host 10.0.0.5@tcp0 at 35 %"), "{plain:?}");
+        assert!(plain[0].starts_with("slow: link of host 10.0.0.5@tcp0 at 36 %"), "{plain:?}");
     }
 }
