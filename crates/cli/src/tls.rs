@@ -163,7 +163,7 @@ impl Watch {
     }
 }
 
-/// What a change does to connections.
+/// Effects of a change on connections.
 struct Connections {
     /// Dials anew with a new certificate.
     retire: Box<dyn Fn() + Send>,

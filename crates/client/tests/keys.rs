@@ -18,7 +18,7 @@ fn make(fs: &Fs, name: &str) -> Handle {
     fs.create(Fid::ROOT, name.as_bytes(), 0o644, flags, &Cred::root()).expect(name).1
 }
 
-/// What a revocation of a server does, at the servers that run now.
+/// Gives the servers that run now the keys that follow from the revocation of a server.
 fn change_keys(cluster: &mut Cluster, key: u8) {
     cluster.map.version += 1;
     cluster.map.file_systems[0].secret = Uuid([key; 16]);

@@ -32,7 +32,7 @@ pub trait Below {
     fn learn(&self, dirs: &[Fid]);
 }
 
-/// What a call does with a file that it names.
+/// The use that a call makes of a file that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// Uses it, or names in it.

@@ -22,7 +22,7 @@ pub const DAMP_MS: u64 = 750;
 /// A primary that is silent for so long is not waited for.
 pub const HEARD_MS: u64 = 3_000;
 
-/// What a member asks of the MGS. The answer is the map, as it is then.
+/// A member's request to the MGS. The answer is the map, as it is then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// The map, if it is newer.
@@ -44,7 +44,7 @@ struct Claim {
     first_ms: u64,
 }
 
-/// What the MGS has heard of the two. In memory only: members ask again.
+/// The MGS's knowledge of the two members. In memory only: members ask again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Reports {
     pub(crate) heard_ms: [Option<u64>; 2],

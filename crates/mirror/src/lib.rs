@@ -14,7 +14,7 @@
 //! decide    mirror-D1 to D4   the MGS's decisions
 //! ```
 //!
-//! What the rules promise, and `model` checks:
+//! The rules promise these six, and `model` checks them:
 //!
 //! 1. Never two members that order at one moment; none that serves beside one that is alone; alone only if the map says so.
 //! 2. A write that was answered or read is lost only if every in-sync member lost it by a loss of power before a flush.

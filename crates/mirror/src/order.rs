@@ -40,7 +40,7 @@ pub fn flushed(copies: Copies, own: MirrorSeq, other: MirrorSeq) -> MirrorSeq {
     }
 }
 
-/// What an entry means to the log that it reaches.
+/// The place of an entry for the log that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     Append,

@@ -56,7 +56,7 @@ pub fn stale<C: Ord + Copy>(
     stale
 }
 
-/// What becomes of a staged fill.
+/// The end of a staged fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Replace the chunk by it, and its version.

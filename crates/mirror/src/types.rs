@@ -107,7 +107,7 @@ impl Members {
     }
 }
 
-/// What a member may do at a moment.
+/// The rights of a member at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Orders, and answers what both members have.
@@ -127,7 +127,7 @@ impl Role {
     }
 }
 
-/// What a member knows of itself whatever happens: recorded durably at each change, before anything that follows from it.
+/// A member's durable knowledge of itself: recorded at each change, before anything that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
     pub map: Members,

@@ -17,7 +17,7 @@ pub struct Ask<'a> {
     pub judged: Option<&'a Judged>,
     /// The session's root.
     pub root: Option<&'a Arc<Root>>,
-    /// What other sessions have forgotten for it.
+    /// The answers of other sessions that forgot for it.
     pub forgot: &'a Forgot,
 }
 

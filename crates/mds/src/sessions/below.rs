@@ -167,7 +167,7 @@ impl Core {
         })
     }
 
-    /// What a session below a root may report as held: files that it may use. A file that does not exist yet could be another's later.
+    /// The files that a session below a root may report as held: those that it may use. A file that does not exist yet could be another's later.
     pub fn held_below(&self, terms: Option<&Terms>, head: &Header, mut hold: Hold) -> Result<Hold, Fault> {
         if let Some(root) = terms.and_then(|terms| terms.root.as_ref()) {
             let fids =

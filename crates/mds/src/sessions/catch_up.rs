@@ -1,6 +1,6 @@
 //! Mirrors that restarted while several sessions use them: the sessions that have sent their lost work again, and the one whose turn is next.
 //!
-//! What a mirror lost comes back from the sessions that it had acknowledged it to. Without an order among them an older write could
+//! Lost work of a mirror comes back from the sessions that it had acknowledged it to. Without an order among them an older write could
 //! land on a newer one, and the session that is back first would read what the others' writes have not come back to. So each session says here
 //! (`CatchUp`) with which incarnation of a mirror it speaks, and up to which entry of the earlier life it has sent all again.
 //!
@@ -21,7 +21,7 @@ const MIRRORS_MAX: usize = 2 * STRIPES_MAX;
 /// As long as a session may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What each session has said of each mirror.
+/// The last report of each session on each mirror.
 #[derive(Default)]
 pub struct CatchingUp {
     mirrors: HashMap<MirrorId, Users>,
@@ -84,7 +84,7 @@ impl CatchingUp {
         self.mirrors.get(&at.mirror).is_none_or(|users| users.lagging.is_empty())
     }
 
-    /// What the session has to send again to `mirror` next; 0: it has said nothing to this incarnation of it.
+    /// The entry that the session sends again to `mirror` next; 0: it has reported nothing to this incarnation of it.
     pub fn next_of(&self, session: SessionId, mirror: MirrorId, incarnation: Incarnation) -> Seq {
         let said = self.mirrors.get(&mirror).and_then(|users| users.said.get(&session));
         said.filter(|said| said.incarnation == incarnation).map_or(Seq(0), |said| said.next)

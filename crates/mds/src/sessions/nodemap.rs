@@ -30,7 +30,7 @@ use crate::sessions::{KeptRoot, Session};
 /// The nodemaps of a cluster map, in their order. Maps with the same ones share the list.
 pub type Nodemaps = Arc<Vec<Nodemap>>;
 
-/// What a nodemap means for its nodes at this MDT.
+/// A nodemap, with its root as this MDT knows it.
 #[derive(Debug)]
 pub struct Terms {
     nodemap: Nodemap,

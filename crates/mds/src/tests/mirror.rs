@@ -292,7 +292,7 @@ fn the_primary_dies_in(seed: u64) {
         let lost = copy.check_survivors(&rig, Seq(0));
         let survived = copy.ops.len();
         assert!(survived >= count, "event {cut}: {count} requests were answered, {survived} are there");
-        // What was under way is sent again, and leads to the same end.
+        // Requests under way are sent again, and lead to the same end.
         copy.replay(&rig, lost);
         // No id comes twice (mds-O5).
         (0..5).for_each(|_| copy.step(&rig));

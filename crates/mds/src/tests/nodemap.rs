@@ -313,7 +313,7 @@ fn n5_a_session_sees_the_directory_that_its_path_was_when_it_attached() {
     let get = |fid| ask(&rig, &by, &GetAttr { fid }, session).map(|i| i.attr.fid).map_err(|f| f.code);
     assert_eq!([get(inside), get(dir), get(file)], [Ok(inside), Ok(dir), Ok(file)]);
     assert_eq!([get(out), get(secret), get(TOP)], [Err(Code::Stale); 3]);
-    // Whoever observes without a session is checked too; a server acts for the file system.
+    // An observer without a session is checked too; a server acts for the file system.
     let observe = |by: &Known| ask(&rig, by, &GetAttr { fid: secret }, SessionId(0)).map_err(|f| f.code);
     assert_eq!(observe(&by).unwrap_err(), Code::Stale);
     observe(&Known::new(Identity::parse("stria://c/server/lab7", Serial(1)).unwrap())).unwrap();

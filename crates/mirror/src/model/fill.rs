@@ -28,7 +28,7 @@ impl Chunk {
     }
 }
 
-/// What the receiver has on its medium.
+/// The receiver's medium.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 struct Medium {
     end: u64,

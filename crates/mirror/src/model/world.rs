@@ -49,7 +49,7 @@ enum Packet {
     Map(MemberId, Members),
 }
 
-/// What the world knows of a write.
+/// A write, as the world knows it.
 #[derive(Clone, Debug, Hash)]
 struct Write {
     register: u8,
@@ -176,7 +176,7 @@ impl World {
         self.member(m).map_or(Role::Stopped, |member| member.role(self.clock(m)))
     }
 
-    /// What may happen next.
+    /// The actions that may come next.
     pub fn actions(&self) -> Vec<Action> {
         let mut all = Vec::new();
         let left = &self.budget;
@@ -527,7 +527,7 @@ impl World {
             // The other one stays away.
             self.end_if_up(m.other());
             self.restart_if_ended(m);
-            // What the other one asked for may still be carried out.
+            // The other one's request may still be carried out.
             self.rounds(1, &[m])?;
             let standing = self.hosts[m.index()].member.as_ref().expect("it is up").standing();
             let must_serve = self.map.is_sole(m) || (self.map.is_in_sync(m) && standing.is_whole);

@@ -104,7 +104,7 @@ fn n2_a_node_that_may_only_read_locks_for_reads_and_gives_back_and_keeps_no_spac
     assert_eq!(ask(&rig, &by, &Grant { bytes: 1 }).map_err(code).unwrap_err(), Code::ReadOnly);
     assert_eq!(ask(&rig, &by, &lock(true, 2)).map_err(code).unwrap_err(), Code::ReadOnly);
     assert_eq!(ask(&rig, &by, &release).map_err(code).unwrap_err(), Code::ReadOnly);
-    // What it has goes back, and a read of several objects has its lock.
+    // Its space goes back, and a read of several objects has its lock.
     ask(&rig, &by, &UnlockRange { lock: 1, objects: vec![object()] }).unwrap();
     assert_eq!(ask(&rig, &by, &Grant { bytes: 0 }).unwrap().bytes, 0);
     let reader = cap_with(RIGHT_READ, 1);
