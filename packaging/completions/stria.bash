@@ -19,6 +19,9 @@ _stria() {
             stria,bench)
                 cmd="stria__subcmd__bench"
                 ;;
+            stria,bundle)
+                cmd="stria__subcmd__bundle"
+                ;;
             stria,changelog)
                 cmd="stria__subcmd__changelog"
                 ;;
@@ -34,6 +37,9 @@ _stria() {
             stria,damage)
                 cmd="stria__subcmd__damage"
                 ;;
+            stria,dash)
+                cmd="stria__subcmd__dash"
+                ;;
             stria,df)
                 cmd="stria__subcmd__df"
                 ;;
@@ -42,6 +48,12 @@ _stria() {
                 ;;
             stria,du)
                 cmd="stria__subcmd__du"
+                ;;
+            stria,explain)
+                cmd="stria__subcmd__explain"
+                ;;
+            stria,find)
+                cmd="stria__subcmd__find"
                 ;;
             stria,fs)
                 cmd="stria__subcmd__fs"
@@ -55,14 +67,26 @@ _stria() {
             stria,getstripe)
                 cmd="stria__subcmd__getstripe"
                 ;;
+            stria,health)
+                cmd="stria__subcmd__health"
+                ;;
             stria,help)
                 cmd="stria__subcmd__help"
                 ;;
             stria,id2path)
                 cmd="stria__subcmd__id2path"
                 ;;
+            stria,index)
+                cmd="stria__subcmd__index"
+                ;;
+            stria,jobstats)
+                cmd="stria__subcmd__jobstats"
+                ;;
             stria,lease)
                 cmd="stria__subcmd__lease"
+                ;;
+            stria,lfs)
+                cmd="stria__subcmd__lfs"
                 ;;
             stria,mds)
                 cmd="stria__subcmd__mds"
@@ -73,8 +97,14 @@ _stria() {
             stria,mgs)
                 cmd="stria__subcmd__mgs"
                 ;;
+            stria,mirror)
+                cmd="stria__subcmd__mirror"
+                ;;
             stria,mkfs)
                 cmd="stria__subcmd__mkfs"
+                ;;
+            stria,mm)
+                cmd="stria__subcmd__mm"
                 ;;
             stria,mount)
                 cmd="stria__subcmd__mount"
@@ -106,6 +136,9 @@ _stria() {
             stria,scrub)
                 cmd="stria__subcmd__scrub"
                 ;;
+            stria,server)
+                cmd="stria__subcmd__server"
+                ;;
             stria,setstripe)
                 cmd="stria__subcmd__setstripe"
                 ;;
@@ -115,6 +148,9 @@ _stria() {
             stria,target)
                 cmd="stria__subcmd__target"
                 ;;
+            stria,top)
+                cmd="stria__subcmd__top"
+                ;;
             stria,up)
                 cmd="stria__subcmd__up"
                 ;;
@@ -123,6 +159,9 @@ _stria() {
                 ;;
             stria,waiters)
                 cmd="stria__subcmd__waiters"
+                ;;
+            stria,why)
+                cmd="stria__subcmd__why"
                 ;;
             stria__subcmd__bench,compare)
                 cmd="stria__subcmd__bench__subcmd__compare"
@@ -463,6 +502,9 @@ _stria() {
             stria__subcmd__help,bench)
                 cmd="stria__subcmd__help__subcmd__bench"
                 ;;
+            stria__subcmd__help,bundle)
+                cmd="stria__subcmd__help__subcmd__bundle"
+                ;;
             stria__subcmd__help,changelog)
                 cmd="stria__subcmd__help__subcmd__changelog"
                 ;;
@@ -478,6 +520,9 @@ _stria() {
             stria__subcmd__help,damage)
                 cmd="stria__subcmd__help__subcmd__damage"
                 ;;
+            stria__subcmd__help,dash)
+                cmd="stria__subcmd__help__subcmd__dash"
+                ;;
             stria__subcmd__help,df)
                 cmd="stria__subcmd__help__subcmd__df"
                 ;;
@@ -486,6 +531,12 @@ _stria() {
                 ;;
             stria__subcmd__help,du)
                 cmd="stria__subcmd__help__subcmd__du"
+                ;;
+            stria__subcmd__help,explain)
+                cmd="stria__subcmd__help__subcmd__explain"
+                ;;
+            stria__subcmd__help,find)
+                cmd="stria__subcmd__help__subcmd__find"
                 ;;
             stria__subcmd__help,fs)
                 cmd="stria__subcmd__help__subcmd__fs"
@@ -499,14 +550,26 @@ _stria() {
             stria__subcmd__help,getstripe)
                 cmd="stria__subcmd__help__subcmd__getstripe"
                 ;;
+            stria__subcmd__help,health)
+                cmd="stria__subcmd__help__subcmd__health"
+                ;;
             stria__subcmd__help,help)
                 cmd="stria__subcmd__help__subcmd__help"
                 ;;
             stria__subcmd__help,id2path)
                 cmd="stria__subcmd__help__subcmd__id2path"
                 ;;
+            stria__subcmd__help,index)
+                cmd="stria__subcmd__help__subcmd__index"
+                ;;
+            stria__subcmd__help,jobstats)
+                cmd="stria__subcmd__help__subcmd__jobstats"
+                ;;
             stria__subcmd__help,lease)
                 cmd="stria__subcmd__help__subcmd__lease"
+                ;;
+            stria__subcmd__help,lfs)
+                cmd="stria__subcmd__help__subcmd__lfs"
                 ;;
             stria__subcmd__help,mds)
                 cmd="stria__subcmd__help__subcmd__mds"
@@ -517,8 +580,14 @@ _stria() {
             stria__subcmd__help,mgs)
                 cmd="stria__subcmd__help__subcmd__mgs"
                 ;;
+            stria__subcmd__help,mirror)
+                cmd="stria__subcmd__help__subcmd__mirror"
+                ;;
             stria__subcmd__help,mkfs)
                 cmd="stria__subcmd__help__subcmd__mkfs"
+                ;;
+            stria__subcmd__help,mm)
+                cmd="stria__subcmd__help__subcmd__mm"
                 ;;
             stria__subcmd__help,mount)
                 cmd="stria__subcmd__help__subcmd__mount"
@@ -550,6 +619,9 @@ _stria() {
             stria__subcmd__help,scrub)
                 cmd="stria__subcmd__help__subcmd__scrub"
                 ;;
+            stria__subcmd__help,server)
+                cmd="stria__subcmd__help__subcmd__server"
+                ;;
             stria__subcmd__help,setstripe)
                 cmd="stria__subcmd__help__subcmd__setstripe"
                 ;;
@@ -559,6 +631,9 @@ _stria() {
             stria__subcmd__help,target)
                 cmd="stria__subcmd__help__subcmd__target"
                 ;;
+            stria__subcmd__help,top)
+                cmd="stria__subcmd__help__subcmd__top"
+                ;;
             stria__subcmd__help,up)
                 cmd="stria__subcmd__help__subcmd__up"
                 ;;
@@ -567,6 +642,9 @@ _stria() {
                 ;;
             stria__subcmd__help,waiters)
                 cmd="stria__subcmd__help__subcmd__waiters"
+                ;;
+            stria__subcmd__help,why)
+                cmd="stria__subcmd__help__subcmd__why"
                 ;;
             stria__subcmd__help__subcmd__bench,compare)
                 cmd="stria__subcmd__help__subcmd__bench__subcmd__compare"
@@ -712,11 +790,38 @@ _stria() {
             stria__subcmd__help__subcmd__mdt,stat)
                 cmd="stria__subcmd__help__subcmd__mdt__subcmd__stat"
                 ;;
+            stria__subcmd__help__subcmd__mgs,move)
+                cmd="stria__subcmd__help__subcmd__mgs__subcmd__move"
+                ;;
+            stria__subcmd__help__subcmd__mgs,rebuild)
+                cmd="stria__subcmd__help__subcmd__mgs__subcmd__rebuild"
+                ;;
+            stria__subcmd__help__subcmd__mirror,list)
+                cmd="stria__subcmd__help__subcmd__mirror__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__mirror,resync)
+                cmd="stria__subcmd__help__subcmd__mirror__subcmd__resync"
+                ;;
+            stria__subcmd__help__subcmd__mirror,status)
+                cmd="stria__subcmd__help__subcmd__mirror__subcmd__status"
+                ;;
+            stria__subcmd__help__subcmd__mirror,switch)
+                cmd="stria__subcmd__help__subcmd__mirror__subcmd__switch"
+                ;;
+            stria__subcmd__help__subcmd__mirror,verify)
+                cmd="stria__subcmd__help__subcmd__mirror__subcmd__verify"
+                ;;
             stria__subcmd__help__subcmd__mkfs,mdt)
                 cmd="stria__subcmd__help__subcmd__mkfs__subcmd__mdt"
                 ;;
             stria__subcmd__help__subcmd__mkfs,ost)
                 cmd="stria__subcmd__help__subcmd__mkfs__subcmd__ost"
+                ;;
+            stria__subcmd__help__subcmd__mm,mmgetstate)
+                cmd="stria__subcmd__help__subcmd__mm__subcmd__mmgetstate"
+                ;;
+            stria__subcmd__help__subcmd__mm,mmlsfs)
+                cmd="stria__subcmd__help__subcmd__mm__subcmd__mmlsfs"
                 ;;
             stria__subcmd__help__subcmd__net,list)
                 cmd="stria__subcmd__help__subcmd__net__subcmd__list"
@@ -805,8 +910,32 @@ _stria() {
             stria__subcmd__help__subcmd__scrub,stop)
                 cmd="stria__subcmd__help__subcmd__scrub__subcmd__stop"
                 ;;
+            stria__subcmd__help__subcmd__server,balance)
+                cmd="stria__subcmd__help__subcmd__server__subcmd__balance"
+                ;;
+            stria__subcmd__help__subcmd__server,drain)
+                cmd="stria__subcmd__help__subcmd__server__subcmd__drain"
+                ;;
+            stria__subcmd__help__subcmd__server,rejoin)
+                cmd="stria__subcmd__help__subcmd__server__subcmd__rejoin"
+                ;;
+            stria__subcmd__help__subcmd__target,add)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__add"
+                ;;
+            stria__subcmd__help__subcmd__target,drain)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__drain"
+                ;;
             stria__subcmd__help__subcmd__target,remove)
                 cmd="stria__subcmd__help__subcmd__target__subcmd__remove"
+                ;;
+            stria__subcmd__help__subcmd__target,replace)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__replace"
+                ;;
+            stria__subcmd__help__subcmd__target,show)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__show"
+                ;;
+            stria__subcmd__help__subcmd__target,undrain)
+                cmd="stria__subcmd__help__subcmd__target__subcmd__undrain"
                 ;;
             stria__subcmd__lease,help)
                 cmd="stria__subcmd__lease__subcmd__help"
@@ -856,6 +985,60 @@ _stria() {
             stria__subcmd__mdt__subcmd__help,stat)
                 cmd="stria__subcmd__mdt__subcmd__help__subcmd__stat"
                 ;;
+            stria__subcmd__mgs,help)
+                cmd="stria__subcmd__mgs__subcmd__help"
+                ;;
+            stria__subcmd__mgs,move)
+                cmd="stria__subcmd__mgs__subcmd__move"
+                ;;
+            stria__subcmd__mgs,rebuild)
+                cmd="stria__subcmd__mgs__subcmd__rebuild"
+                ;;
+            stria__subcmd__mgs__subcmd__help,help)
+                cmd="stria__subcmd__mgs__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__mgs__subcmd__help,move)
+                cmd="stria__subcmd__mgs__subcmd__help__subcmd__move"
+                ;;
+            stria__subcmd__mgs__subcmd__help,rebuild)
+                cmd="stria__subcmd__mgs__subcmd__help__subcmd__rebuild"
+                ;;
+            stria__subcmd__mirror,help)
+                cmd="stria__subcmd__mirror__subcmd__help"
+                ;;
+            stria__subcmd__mirror,list)
+                cmd="stria__subcmd__mirror__subcmd__list"
+                ;;
+            stria__subcmd__mirror,resync)
+                cmd="stria__subcmd__mirror__subcmd__resync"
+                ;;
+            stria__subcmd__mirror,status)
+                cmd="stria__subcmd__mirror__subcmd__status"
+                ;;
+            stria__subcmd__mirror,switch)
+                cmd="stria__subcmd__mirror__subcmd__switch"
+                ;;
+            stria__subcmd__mirror,verify)
+                cmd="stria__subcmd__mirror__subcmd__verify"
+                ;;
+            stria__subcmd__mirror__subcmd__help,help)
+                cmd="stria__subcmd__mirror__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__mirror__subcmd__help,list)
+                cmd="stria__subcmd__mirror__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__mirror__subcmd__help,resync)
+                cmd="stria__subcmd__mirror__subcmd__help__subcmd__resync"
+                ;;
+            stria__subcmd__mirror__subcmd__help,status)
+                cmd="stria__subcmd__mirror__subcmd__help__subcmd__status"
+                ;;
+            stria__subcmd__mirror__subcmd__help,switch)
+                cmd="stria__subcmd__mirror__subcmd__help__subcmd__switch"
+                ;;
+            stria__subcmd__mirror__subcmd__help,verify)
+                cmd="stria__subcmd__mirror__subcmd__help__subcmd__verify"
+                ;;
             stria__subcmd__mkfs,help)
                 cmd="stria__subcmd__mkfs__subcmd__help"
                 ;;
@@ -873,6 +1056,24 @@ _stria() {
                 ;;
             stria__subcmd__mkfs__subcmd__help,ost)
                 cmd="stria__subcmd__mkfs__subcmd__help__subcmd__ost"
+                ;;
+            stria__subcmd__mm,help)
+                cmd="stria__subcmd__mm__subcmd__help"
+                ;;
+            stria__subcmd__mm,mmgetstate)
+                cmd="stria__subcmd__mm__subcmd__mmgetstate"
+                ;;
+            stria__subcmd__mm,mmlsfs)
+                cmd="stria__subcmd__mm__subcmd__mmlsfs"
+                ;;
+            stria__subcmd__mm__subcmd__help,help)
+                cmd="stria__subcmd__mm__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__mm__subcmd__help,mmgetstate)
+                cmd="stria__subcmd__mm__subcmd__help__subcmd__mmgetstate"
+                ;;
+            stria__subcmd__mm__subcmd__help,mmlsfs)
+                cmd="stria__subcmd__mm__subcmd__help__subcmd__mmlsfs"
                 ;;
             stria__subcmd__net,help)
                 cmd="stria__subcmd__net__subcmd__help"
@@ -1090,17 +1291,71 @@ _stria() {
             stria__subcmd__scrub__subcmd__help,stop)
                 cmd="stria__subcmd__scrub__subcmd__help__subcmd__stop"
                 ;;
+            stria__subcmd__server,balance)
+                cmd="stria__subcmd__server__subcmd__balance"
+                ;;
+            stria__subcmd__server,drain)
+                cmd="stria__subcmd__server__subcmd__drain"
+                ;;
+            stria__subcmd__server,help)
+                cmd="stria__subcmd__server__subcmd__help"
+                ;;
+            stria__subcmd__server,rejoin)
+                cmd="stria__subcmd__server__subcmd__rejoin"
+                ;;
+            stria__subcmd__server__subcmd__help,balance)
+                cmd="stria__subcmd__server__subcmd__help__subcmd__balance"
+                ;;
+            stria__subcmd__server__subcmd__help,drain)
+                cmd="stria__subcmd__server__subcmd__help__subcmd__drain"
+                ;;
+            stria__subcmd__server__subcmd__help,help)
+                cmd="stria__subcmd__server__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__server__subcmd__help,rejoin)
+                cmd="stria__subcmd__server__subcmd__help__subcmd__rejoin"
+                ;;
+            stria__subcmd__target,add)
+                cmd="stria__subcmd__target__subcmd__add"
+                ;;
+            stria__subcmd__target,drain)
+                cmd="stria__subcmd__target__subcmd__drain"
+                ;;
             stria__subcmd__target,help)
                 cmd="stria__subcmd__target__subcmd__help"
                 ;;
             stria__subcmd__target,remove)
                 cmd="stria__subcmd__target__subcmd__remove"
                 ;;
+            stria__subcmd__target,replace)
+                cmd="stria__subcmd__target__subcmd__replace"
+                ;;
+            stria__subcmd__target,show)
+                cmd="stria__subcmd__target__subcmd__show"
+                ;;
+            stria__subcmd__target,undrain)
+                cmd="stria__subcmd__target__subcmd__undrain"
+                ;;
+            stria__subcmd__target__subcmd__help,add)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__add"
+                ;;
+            stria__subcmd__target__subcmd__help,drain)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__drain"
+                ;;
             stria__subcmd__target__subcmd__help,help)
                 cmd="stria__subcmd__target__subcmd__help__subcmd__help"
                 ;;
             stria__subcmd__target__subcmd__help,remove)
                 cmd="stria__subcmd__target__subcmd__help__subcmd__remove"
+                ;;
+            stria__subcmd__target__subcmd__help,replace)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__replace"
+                ;;
+            stria__subcmd__target__subcmd__help,show)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__show"
+                ;;
+            stria__subcmd__target__subcmd__help,undrain)
+                cmd="stria__subcmd__target__subcmd__help__subcmd__undrain"
                 ;;
             *)
                 ;;
@@ -1109,7 +1364,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node nodemap gateway bench lease client waiters mdt ost net route mount mkfs mgs mds oss router completions version help"
+            opts="-h -V --help --version up down status health dash df du find index setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node mirror server nodemap gateway bench jobstats top why lease lfs mm client waiters mdt ost net route mount mkfs mgs mds oss router completions bundle explain version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1397,7 +1652,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__quick)
-            opts="-j -h --out --workers --bytes --files --repeats --budget --hosts --launch --host-program --host-timeout --quiet --json --help"
+            opts="-j -h --out --workers --bytes --files --repeats --budget --hosts --launch --host-program --host-timeout --device-dir --no-limits --quiet --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1443,6 +1698,10 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --device-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1469,7 +1728,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__bench__subcmd__run)
-            opts="-j -h --dir --out --scale --set --targets --yes --repeats --budget --hosts --launch --host-program --host-timeout --sampler --quiet --json --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
+            opts="-j -h --dir --out --scale --set --targets --yes --repeats --budget --hosts --launch --host-program --host-timeout --sampler --device-dir --no-limits --quiet --json --help quick pixstor-nvme vss2249p fsx-lustre ess-coral lnet-routers ai-pipeline truth"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1520,6 +1779,10 @@ _stria() {
                     return 0
                     ;;
                 --sampler)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --device-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1577,6 +1840,36 @@ _stria() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__bundle)
+            opts="-h --dir --mgs --out --also --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --also)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2350,6 +2643,40 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__dash)
+            opts="-h --dir --mgs --listen --state --every --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --state)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__df)
             opts="-h -i -j --human-readable --inodes --json --mgs --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2388,6 +2715,34 @@ _stria() {
             ;;
         stria__subcmd__du)
             opts="-s -h -b -j --summarize --human-readable --apparent-size --bytes --inodes --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__explain)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__find)
+            opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3288,8 +3643,30 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__health)
+            opts="-j -h --dir --mgs --hints --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help)
-            opts="up down status df du setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node nodemap gateway bench lease client waiters mdt ost net route mount mkfs mgs mds oss router completions version help"
+            opts="up down status health dash df du find index setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node mirror server nodemap gateway bench jobstats top why lease lfs mm client waiters mdt ost net route mount mkfs mgs mds oss router completions bundle explain version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3459,6 +3836,20 @@ _stria() {
         stria__subcmd__help__subcmd__bench__subcmd__worker)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__bundle)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -3764,6 +4155,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__dash)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__df)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -3793,6 +4198,34 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__du)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__explain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__find)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -4072,6 +4505,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__health)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -4087,6 +4534,34 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__id2path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__index)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__jobstats)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -4117,6 +4592,20 @@ _stria() {
         stria__subcmd__help__subcmd__lease__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__lfs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4227,8 +4716,120 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__mgs)
-            opts=""
+            opts="move rebuild"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mgs__subcmd__move)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mgs__subcmd__rebuild)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mirror)
+            opts="list status switch verify resync"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mirror__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mirror__subcmd__resync)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mirror__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mirror__subcmd__switch)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mirror__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4269,6 +4870,48 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__mkfs__subcmd__ost)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mm)
+            opts="mmgetstate mmlsfs"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mm__subcmd__mmgetstate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__mm__subcmd__mmlsfs)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -4828,6 +5471,62 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__server)
+            opts="drain rejoin balance"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__server__subcmd__balance)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__server__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__server__subcmd__rejoin)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__setstripe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -4857,8 +5556,36 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__target)
-            opts="remove"
+            opts="add drain undrain remove replace show"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4873,6 +5600,62 @@ _stria() {
         stria__subcmd__help__subcmd__target__subcmd__remove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__replace)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__target__subcmd__undrain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__top)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4926,6 +5709,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__why)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__id2path)
             opts="-0 -j -h --dir --null --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -4934,6 +5731,58 @@ _stria() {
             fi
             case "${prev}" in
                 --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__index)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__jobstats)
+            opts="-j -n -h --dir --mgs --json --by --order --rows --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --by)
+                    COMPREPLY=($(compgen -W "job user client target call" -- "${cur}"))
+                    return 0
+                    ;;
+                --order)
+                    COMPREPLY=($(compgen -W "time bytes requests" -- "${cur}"))
+                    return 0
+                    ;;
+                --rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5019,6 +5868,20 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__lfs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -5331,13 +6194,343 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mgs)
-            opts="-h --config --print-config --format --help"
+            opts="-h --config --print-config --format --help move rebuild help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mgs__subcmd__help)
+            opts="move rebuild help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mgs__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mgs__subcmd__help__subcmd__move)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mgs__subcmd__help__subcmd__rebuild)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mgs__subcmd__move)
+            opts="-h --from --config --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mgs__subcmd__rebuild)
+            opts="-h --config --without --dry-run --confirm --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --without)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror)
+            opts="-h --help list status switch verify resync help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help)
+            opts="list status switch verify resync help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help__subcmd__resync)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help__subcmd__switch)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__help__subcmd__verify)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__list)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__resync)
+            opts="-j -h --dir --mgs --json --lose-damaged --dry-run --confirm --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__status)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__switch)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mirror__subcmd__verify)
+            opts="-j -h --all --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5476,6 +6669,112 @@ _stria() {
                     return 0
                     ;;
                 --log-device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm)
+            opts="-h --help mmgetstate mmlsfs help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm__subcmd__help)
+            opts="mmgetstate mmlsfs help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm__subcmd__help__subcmd__mmgetstate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm__subcmd__help__subcmd__mmlsfs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm__subcmd__mmgetstate)
+            opts="-a -L -Y -h --mgs --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__mm__subcmd__mmlsfs)
+            opts="-Y -h --mgs --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mgs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -7122,6 +8421,156 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__server)
+            opts="-h --help drain rejoin balance help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__balance)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__drain)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__help)
+            opts="drain rejoin balance help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__help__subcmd__balance)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__help__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__help__subcmd__rejoin)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__server__subcmd__rejoin)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__setstripe)
             opts="-c -S -i -E -d -h --stripe-count --stripe-size --stripe-index --component-end --inline --delete --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -7195,7 +8644,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__target)
-            opts="-h --help remove help"
+            opts="-h --help add drain undrain remove replace show help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7208,9 +8657,105 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        stria__subcmd__target__subcmd__help)
-            opts="remove help"
+        stria__subcmd__target__subcmd__add)
+            opts="-j -h --device --fsname --size --to-mirror --dir --mgs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fsname)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --to-mirror)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__drain)
+            opts="-j -h --rate --no-move --for --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help)
+            opts="add drain undrain remove replace show help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -7250,6 +8795,48 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__target__subcmd__help__subcmd__replace)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__help__subcmd__undrain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__target__subcmd__remove)
             opts="-j -h --force --dry-run --confirm --dir --mgs --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -7276,8 +8863,120 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__target__subcmd__replace)
+            opts="-j -h --device --size --dry-run --confirm --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --device)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --confirm)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__show)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__target__subcmd__undrain)
+            opts="-j -h --dir --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__top)
+            opts="-j -n -h --dir --mgs --json --by --order --interval --once --rows --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --by)
+                    COMPREPLY=($(compgen -W "job user client target call" -- "${cur}"))
+                    return 0
+                    ;;
+                --order)
+                    COMPREPLY=($(compgen -W "time bytes requests" -- "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__up)
-            opts="-o -j -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mdt-cache --mount --no-mount --allow-other --no-allow-other --foreground --json --detached --help"
+            opts="-o -j -h --dir --osts --mdts --ost-size --mdt-size --fsname --inline-max --mdt-cache --mount --no-mount --allow-other --no-allow-other --metrics --pair --server --foreground --json --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7323,6 +9022,14 @@ _stria() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --metrics)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --server)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -7356,6 +9063,32 @@ _stria() {
                     return 0
                     ;;
                 --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__why)
+            opts="-j -h --dir --mgs --interval --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -70,13 +70,20 @@ class Names:
     """The state is the inode number of each name, and the sources that calls under way have found.
 
     Two calls have two steps. Linux: `link` finds its source, and makes the new name of that inode at a later moment. SEMANTICS, Exceptions:
-    `rename` may find the same inode under its old name, and under its new one at a later moment; it then does nothing.
+    `rename` may find the same inode under its old name, and under its new one at a later moment; it then does nothing. `link` may miss a
+    source that loses another name at that moment, by a call of the same mount: the kernel subtracts from a count that is new already.
     """
 
     verbs = {"create": 3, "unlink": 2, "stat": 4, "rename": 2, "link": 2}
 
-    def __init__(self, _start, _ops):
-        pass
+    def __init__(self, _start, ops):
+        self.removers = [op for op in ops if op.verb in ("unlink", "rename") and op.result == "ok"]
+
+    def has_remover_beside(self, op):
+        return any(
+            other.process != op.process and (other.process - op.process) % 2 == 0 and other.begin < op.end and op.begin < other.end
+            for other in self.removers
+        )
 
     def step(self, state, op, half, key):
         (inodes, found), result = state, op.result
@@ -98,7 +105,7 @@ class Names:
         if op.verb == "look":
             return state if result == ((here, inodes.count(here)) if here else "ENOENT") else None
         if op.verb == "link":
-            return self.link(state, result, half, key, at)
+            return self.link(state, op, half, key, at)
         if op.verb == "rename" and result == "ok":
             if half == 0:
                 return [state, (inodes, tuple(sorted((*found, (key, here)))))] if here else state
@@ -113,16 +120,16 @@ class Names:
             return put((at[0], 0))
         return state if here == inodes[at[1]] else put((at[0], 0), (at[1], here))
 
-    @staticmethod
-    def link(state, result, half, key, at):
-        inodes, found = state
+    def link(self, state, op, half, key, at):
+        (inodes, found), result = state, op.result
         if half == 0:
             here = inodes[at[0]]
             return (inodes, tuple(sorted((*found, (key, here))))) if here or result == "ENOENT" else None
         source = dict(found)[key]
         found = tuple(pair for pair in found if pair[0] != key)
         if result == "ENOENT":
-            return (inodes, found) if source not in inodes or not source else None
+            is_missed = source not in inodes or not source or self.has_remover_beside(op)
+            return (inodes, found) if is_missed else None
         if result == "EEXIST":
             return (inodes, found) if inodes[at[1]] else None
         if result != "ok" or source not in inodes or inodes[at[1]]:
@@ -562,6 +569,8 @@ RIGHT = [
     ("a link of a source that is renamed meanwhile", Names, ONE,
      [(0, 0, 9, "link", ("n0", "n1"), "ok"), (1, 1, 2, "rename", ("n0", "n2"), "ok"), (1, 3, 4, "stat", ("n1",), "ENOENT"),
       (1, 10, 11, "look", ("n1",), (5, 2))]),
+    ("a link of a source that loses another name by the same mount", Names, ((5, 5, 7), ()),
+     [(0, 0, 8, "rename", ("n2", "n1"), "ok"), (2, 1, 9, "link", ("n0", "n2"), "ENOENT"), (0, 10, 11, "look", ("n0",), (5, 1))]),
     ("a rename to another name of the inode does nothing", Names, ((5, 5, 0), ()),
      [(0, 0, 1, "rename", ("n0", "n1"), "ok"), (1, 2, 3, "stat", ("n0",), 5)]),
     ("two renames of one name to another one", Names, ONE,
@@ -595,6 +604,10 @@ WRONG = [
     ("another inode under a name", Names, ((5, 6, 0), ()),
      [(0, 0, 1, "rename", ("n0", "n1"), "ok"), (1, 2, 3, "stat", ("n1",), 6)]),
     ("a link to what is long gone", Names, ONE, [(0, 0, 1, "unlink", ("n0",), "ok"), (1, 2, 3, "link", ("n0", "n1"), "ok")]),
+    ("a link that misses its source for no cause", Names, ((5, 5, 7), ()),
+     [(0, 0, 4, "rename", ("n2", "n1"), "ok"), (2, 5, 9, "link", ("n0", "n2"), "ENOENT")]),
+    ("a link that misses its source for a call of another mount", Names, ((5, 5, 7), ()),
+     [(1, 0, 8, "rename", ("n2", "n1"), "ok"), (2, 1, 9, "link", ("n0", "n2"), "ENOENT")]),
     ("a wrong count of links", Names, ONE, [(0, 0, 1, "link", ("n0", "n1"), "ok"), (1, 2, 3, "look", ("n0",), (5, 1))]),
     ("a lost append", Log, b"",
      [(0, 0, 5, "append", (b"x",), "ok"), (1, 0, 5, "append", (b"y",), "ok"), (2, 6, 7, "read", (), b"y")]),

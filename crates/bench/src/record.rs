@@ -13,9 +13,11 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheState;
+use crate::limits::Limits;
 use crate::pattern::Checked;
 use crate::plan::Plan;
 use crate::uneven::Uneven;
+use crate::usage::Usage;
 
 /// The number that a change of meaning raises.
 pub const FORMAT: u32 = 1;
@@ -24,6 +26,8 @@ pub const FORMAT: u32 = 1;
 #[serde(tag = "line", rename_all = "kebab-case")]
 pub enum Line {
     Header(Box<Header>),
+    /// Of the machine, before the first record. Older results have none.
+    Limits(Limits),
     Record(Box<Record>),
     Skipped(Skipped),
     Output(Output),
@@ -43,6 +47,9 @@ pub struct Header {
     pub scale: String,
     /// The variables of that scale, as they were used: `threads = [1, 2, 4]`.
     pub values: BTreeMap<String, serde_json::Value>,
+    /// Variables that the user set in place of the scale's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
     /// The measured directory.
     pub dir: String,
     /// Type and source of its file system, as the mount table has them: `fuse.stria on 10.0.0.1@tcp:/fs`.
@@ -74,6 +81,9 @@ pub struct Record {
     /// The exact command of an engine outside; the job as one line of JSON of ours.
     pub command: String,
     pub cache: CacheState,
+    /// The use of this machine meanwhile. None where the workers were on hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     #[serde(flatten)]
     pub outcome: Outcome,
 }
@@ -372,6 +382,8 @@ impl Unit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Results {
     pub header: Header,
+    /// `None`: they were not measured.
+    pub limits: Option<Limits>,
     pub records: Vec<Record>,
     pub skipped: Vec<Skipped>,
     pub outputs: Vec<Output>,
@@ -402,6 +414,7 @@ impl Results {
         );
         let mut results = Results {
             header: *header,
+            limits: None,
             records: Vec::new(),
             skipped: Vec::new(),
             outputs: Vec::new(),
@@ -427,6 +440,7 @@ impl Results {
         match line {
             // One file is one run: a second header would be of nothing that is shown.
             Line::Header(_) => {}
+            Line::Limits(limits) => self.limits = Some(limits),
             Line::Record(record) => self.records.push(*record),
             Line::Skipped(skipped) => self.skipped.push(skipped),
             Line::Output(output) => self.outputs.push(output),

@@ -7,6 +7,7 @@
 //! bench-R5. On several file systems at once each has a record of its own, and the sum has all bytes over the time of the slowest.
 
 mod jobs;
+mod machine;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use crate::cache::{self, CacheState};
 use crate::crew::{Crew, Launcher, Root, Stopped};
 use crate::hosts::Hosts;
 use crate::job::{Data, Engine, Job, Work};
+use crate::limits::Wanted;
 use crate::plan::schema::Need;
 use crate::plan::{
     self, Environment, Plan, PlannedPart, PlannedPhase, PlannedPoint, PlannedStep, Program, Scale,
@@ -35,6 +37,7 @@ use crate::runner::Runner;
 use crate::sampler::Samplers;
 use crate::stats::estimate;
 use crate::tools::Found;
+use crate::usage::Watch;
 use crate::{memory, needs, system, targets, uneven};
 
 /// How long removed space is waited for, and how often it is looked at.
@@ -66,6 +69,8 @@ pub struct Settings {
     pub launch: String,
     /// Commands that print lines of numbers while the plan is run.
     pub samplers: Vec<Vec<String>>,
+    /// How the limits of this machine are measured first; `None`: not at all.
+    pub limits: Option<Wanted>,
     /// Set from outside (Ctrl-C): the current phase ends, and the files of the run are removed.
     pub stop: Arc<AtomicBool>,
 }
@@ -129,12 +134,13 @@ pub fn run_with(
         crew,
         samplers: Samplers::start(&settings.samplers, &settings.program, begun),
         progress,
+        watch: None,
         found,
         before: Box::new(before),
         ran: Ran::default(),
     };
     running.crew.watch(running.progress.watcher());
-    let result = running.steps(&steps);
+    let result = running.limits().and_then(|()| running.steps(&steps));
     running.progress.end();
     running.samplers.end();
     running.samples()?;
@@ -222,6 +228,7 @@ fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings
         plan: plan.clone(),
         scale: settings.scale.clone(),
         values,
+        set: set_of(plan, &settings.environment),
         dir: shown.join(", "),
         file_system: file_systems.join(", "),
         hosts,
@@ -229,6 +236,11 @@ fn header(plan: &Plan, steps: &[PlannedStep], scale: &Scale, settings: &Settings
         begun: system::utc_now(),
         system,
     }
+}
+
+/// Variables that differ from the scale's; a label is none of them.
+fn set_of(plan: &Plan, environment: &Environment) -> Vec<String> {
+    environment.overrides.keys().filter(|name| !plan.labels.contains_key(*name)).cloned().collect()
 }
 
 /// `fs1` is the first of the directories that were given.
@@ -248,6 +260,8 @@ struct Running<'a> {
     workspace: Workspace,
     samplers: Samplers,
     progress: Progress,
+    /// Where the workers are on this machine, and its limits are asked for.
+    watch: Option<Watch>,
     found: Found,
     before: Box<dyn FnMut() -> Result<()> + 'a>,
     ran: Ran,
@@ -460,6 +474,7 @@ impl Running<'_> {
                 (part.name.clone(), job)
             })
             .collect();
+        let released = crate::work::now_ns();
         let (mut outcomes, command) = match at.side {
             Program::Stria => (self.crew.run(&parts, at.point.processes)?, String::new()),
             program => {
@@ -486,13 +501,14 @@ impl Running<'_> {
         for measured in measured(at, outcomes, &command)? {
             let rate = rate_of(&measured.outcome, &at.phase.parts);
             values.push((measured.phase.clone(), rate));
-            self.record(at, measured, cache)?;
+            self.record(at, measured, cache, released)?;
         }
         Ok(values)
     }
 
-    fn record(&mut self, at: &At<'_>, measured: Measured, cache: CacheState) -> Result<()> {
+    fn record(&mut self, at: &At<'_>, measured: Measured, cache: CacheState, released: u64) -> Result<()> {
         let Measured { phase, mut outcome, workers, parts, command } = measured;
+        let usage = self.usage_of(&outcome, released);
         if let Some(timeline) = &mut outcome.timeline {
             // Of the clock of workers; a program outside tells none.
             timeline.begin_seconds -= self.begun_ns as f64 / 1e9;
@@ -509,6 +525,7 @@ impl Running<'_> {
             engine,
             command,
             cache,
+            usage,
             outcome,
         };
         self.progress.measured(&at.title(), &record);

@@ -30,17 +30,20 @@ impl std::fmt::Display for Uneven {
 
 /// The slow ones among things of one kind, given by name and rate, slowest first.
 pub fn uneven(rates: &[(String, f64)], threshold: f64) -> Vec<Uneven> {
+    let mut sorted: Vec<f64> = rates.iter().map(|(_, rate)| *rate).filter(|rate| rate.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle_of_others = |rate: f64| {
+        let own = rate.is_finite().then(|| sorted.partition_point(|other| other.total_cmp(&rate).is_lt()));
+        let others = sorted.len() - usize::from(own.is_some());
+        // Of an even number the lower of the two in the middle: one quick thing makes no others slow.
+        let at = others.checked_sub(1)? / 2;
+        // Behind its own place the others are one further.
+        sorted.get(at + usize::from(own.is_some_and(|own| own <= at))).copied()
+    };
     let mut found: Vec<Uneven> = rates
         .iter()
-        .enumerate()
-        .filter_map(|(at, (name, rate))| {
-            let others = rates.iter().enumerate().filter(|(other, _)| *other != at);
-            let mut others: Vec<f64> =
-                others.map(|(_, (_, rate))| *rate).filter(|rate| rate.is_finite()).collect();
-            others.sort_by(f64::total_cmp);
-            // Of an even number the lower of the two in the middle: one quick thing makes no others slow.
-            let middle = others.get(others.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN);
-            let share = rate / middle;
+        .filter_map(|(name, rate)| {
+            let share = rate / middle_of_others(*rate)?;
             (share < threshold).then(|| Uneven { name: name.clone(), share })
         })
         .collect();
@@ -81,6 +84,33 @@ mod tests {
     fn found(rates: &[(&str, f64)]) -> Vec<String> {
         let rates: Vec<_> = rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect();
         uneven(&rates, UNEVEN).iter().map(Uneven::to_string).collect()
+    }
+
+    /// The rule, word by word.
+    #[test]
+    fn each_is_compared_with_the_median_of_the_others() {
+        let mut seed = 7_u64;
+        for count in 0..40 {
+            let mut next = || {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                if seed >> 60 == 0 { f64::NAN } else { (seed >> 58) as f64 + 1.0 }
+            };
+            let rates: Vec<(String, f64)> = (0..count).map(|n| (n.to_string(), next())).collect();
+            let wanted: Vec<(String, f64)> = (0..count)
+                .filter_map(|at| {
+                    let others =
+                        rates.iter().enumerate().filter(|(n, (_, rate))| *n != at && rate.is_finite());
+                    let mut others: Vec<f64> = others.map(|(_, (_, rate))| *rate).collect();
+                    others.sort_by(f64::total_cmp);
+                    let share = rates[at].1 / others.get(others.len().checked_sub(1)? / 2)?;
+                    (share < UNEVEN).then(|| (rates[at].0.clone(), share))
+                })
+                .collect();
+            let mut got: Vec<_> =
+                uneven(&rates, UNEVEN).into_iter().map(|one| (one.name, one.share)).collect();
+            got.sort_by_key(|(name, _)| name.parse::<usize>().ok());
+            assert_eq!(got, wanted, "{rates:?}");
+        }
     }
 
     #[test]

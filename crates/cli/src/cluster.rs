@@ -35,6 +35,9 @@ pub struct Cluster {
     /// The inline limit set on the root directory when it was made; `None` = the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline_max: Option<Size>,
+    /// Two server processes with a member of each mirror.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pair: bool,
 }
 
 /// The content of a directory.
@@ -53,7 +56,8 @@ impl Cluster {
         ost_size: Size,
         inline_max: Option<Size>,
     ) -> Cluster {
-        Cluster { format: FORMAT, ready: false, fsname, mdts: 1, osts, mdt_size, ost_size, inline_max }
+        let (format, ready, pair) = (FORMAT, false, false);
+        Cluster { format, ready, fsname, mdts: 1, osts, mdt_size, ost_size, inline_max, pair }
     }
 
     /// Examines `dir`; refuses foreign content.
@@ -114,10 +118,31 @@ impl Cluster {
         dir.join(format!("ost{index:04x}.img"))
     }
 
-    /// Images in target order, MDTs first.
+    /// The image of a server's member of a mirror, in a pair.
+    pub fn member_image(&self, dir: &Path, is_mdt: bool, index: u32, server: u32) -> PathBuf {
+        let first = if is_mdt { self.mdt_image(dir, index) } else { self.ost_image(dir, index) };
+        match server {
+            0 => first,
+            _ => first.with_extension(format!("{server}.img")),
+        }
+    }
+
+    /// Images in target order, MDTs first, with their sizes. In a pair those of the second server come last.
+    pub fn images_with_sizes(&self, dir: &Path) -> Vec<(PathBuf, u64)> {
+        let servers = if self.pair { 2 } else { 1 };
+        let of = |server| {
+            let mdts =
+                (0..self.mdts).map(move |i| (self.member_image(dir, true, i, server), self.mdt_size.0));
+            mdts.chain(
+                (0..self.osts).map(move |i| (self.member_image(dir, false, i, server), self.ost_size.0)),
+            )
+        };
+        (0..servers).flat_map(of).collect()
+    }
+
+    /// The images of `images_with_sizes`.
     pub fn images(&self, dir: &Path) -> Vec<PathBuf> {
-        let mdts = (0..self.mdts).map(|i| self.mdt_image(dir, i));
-        mdts.chain((0..self.osts).map(|i| self.ost_image(dir, i))).collect()
+        self.images_with_sizes(dir).into_iter().map(|(image, _)| image).collect()
     }
 
     /// Directory of the management service's map.
@@ -128,7 +153,9 @@ impl Cluster {
     /// Most bytes that the targets may take on the disk below.
     pub fn bytes_promised(&self) -> u64 {
         let (mdts, osts) = (self.mdts as u64, self.osts as u64);
-        mdts.saturating_mul(self.mdt_size.0).saturating_add(osts.saturating_mul(self.ost_size.0))
+        let of_one =
+            mdts.saturating_mul(self.mdt_size.0).saturating_add(osts.saturating_mul(self.ost_size.0));
+        of_one.saturating_mul(if self.pair { 2 } else { 1 })
     }
 
     /// Images that are missing.

@@ -3,6 +3,7 @@
 //! Unknown keys are refused, so that a misspelt key cannot be ignored. `--print-config` prints the effective configuration with every
 //! default and a comment on each key. Reading that text gives the same value.
 
+mod etcd;
 mod router;
 
 use std::fmt::Display;
@@ -11,12 +12,15 @@ use std::path::{Path, PathBuf};
 use net::nid::{Address, BadNid, Nid, UNKNOWN_NET};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use wire::map::Apart;
 
 use crate::claims::{Groups, RootSquash};
 use crate::exit::Failure;
 use crate::nets::{Listen, Nets};
+use crate::serve::metrics::check_address;
 use types::Size;
 
+pub use etcd::Keeping;
 pub use router::{Cluster as RouterCluster, Router};
 
 /// The default TCP port of an MGS.
@@ -70,9 +74,60 @@ pub trait Config: DeserializeOwned {
 pub struct Mgs {
     #[serde(default = "mgs_listen")]
     pub listen: Listen,
-    pub dir: PathBuf,
+    #[serde(default)]
+    pub dir: Option<PathBuf>,
+    #[serde(default)]
+    pub etcd: Vec<String>,
+    #[serde(default)]
+    pub etcd_prefix: Option<String>,
+    #[serde(default)]
+    pub etcd_ca: Option<PathBuf>,
+    #[serde(default)]
+    pub etcd_cert: Option<PathBuf>,
+    #[serde(default)]
+    pub etcd_key: Option<PathBuf>,
     #[serde(default)]
     pub tls: Option<String>,
+    #[serde(default)]
+    pub metrics: Option<String>,
+}
+
+/// The failure domain that the two members of a mirror may not share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureDomain {
+    None,
+    #[default]
+    Server,
+    Rack,
+}
+
+impl FailureDomain {
+    fn word(self) -> &'static str {
+        match self {
+            FailureDomain::None => "none",
+            FailureDomain::Server => "server",
+            FailureDomain::Rack => "rack",
+        }
+    }
+}
+
+impl From<FailureDomain> for Apart {
+    fn from(domain: FailureDomain) -> Apart {
+        match domain {
+            FailureDomain::None => Apart::Nothing,
+            FailureDomain::Server => Apart::Server,
+            FailureDomain::Rack => Apart::Rack,
+        }
+    }
+}
+
+fn domain_keys(rack: &str, domain: FailureDomain) -> String {
+    let comment =
+        "Name of the rack, or of another thing that several servers lose together, such as a power feed.";
+    let rack = key(comment, "rack", toml_of(rack));
+    let comment = "A new second member here is refused if it shares this with the first one: \"server\", \"rack\" or \"none\".";
+    rack + &key(comment, "failure_domain", toml_of(domain.word()))
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -82,6 +137,12 @@ pub struct Mds {
     #[serde(default = "fsname")]
     pub fsname: String,
     pub device: PathBuf,
+    #[serde(default)]
+    pub second: bool,
+    #[serde(default)]
+    pub rack: String,
+    #[serde(default)]
+    pub failure_domain: FailureDomain,
     #[serde(default)]
     pub size: Option<Size>,
     #[serde(default = "any_port")]
@@ -100,6 +161,8 @@ pub struct Mds {
     pub routes: Vec<String>,
     #[serde(default)]
     pub tls: Option<String>,
+    #[serde(default)]
+    pub metrics: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -108,7 +171,14 @@ pub struct Oss {
     pub mgs: Vec<String>,
     #[serde(default = "fsname")]
     pub fsname: String,
+    #[serde(default)]
     pub devices: Vec<PathBuf>,
+    #[serde(default)]
+    pub second_devices: Vec<PathBuf>,
+    #[serde(default)]
+    pub rack: String,
+    #[serde(default)]
+    pub failure_domain: FailureDomain,
     #[serde(default)]
     pub log_devices: Vec<PathBuf>,
     #[serde(default)]
@@ -130,11 +200,15 @@ pub struct Oss {
     #[serde(default = "index_memory")]
     pub index_memory: Size,
     #[serde(default)]
+    pub resync_rate: u32,
+    #[serde(default)]
     pub nets: Vec<String>,
     #[serde(default)]
     pub routes: Vec<String>,
     #[serde(default)]
     pub tls: Option<String>,
+    #[serde(default)]
+    pub metrics: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -154,6 +228,8 @@ pub struct Mount {
     pub routes: Vec<String>,
     #[serde(default)]
     pub tls: Option<String>,
+    #[serde(default)]
+    pub metrics: Option<String>,
 }
 
 /// The default is loopback: without TLS, any host that reaches a server's port has the rights that `SECURITY.md` describes.
@@ -235,6 +311,13 @@ fn tls_key(tls: &Option<String>) -> String {
     match tls {
         Some(dir) => key(comment, "tls", toml_of(dir)),
         None => absent_key(comment, "tls", "\"/etc/stria/tls\""),
+    }
+}
+fn metrics_key(metrics: &Option<String>) -> String {
+    let comment = "Address:port of a page with numbers of this process for Prometheus, at /metrics (docs/metrics.md). It has no password: keep it on loopback, or behind a firewall.";
+    match metrics {
+        Some(address) => key(comment, "metrics", toml_of(address)),
+        None => absent_key(comment, "metrics", "\"127.0.0.1:9710\""),
     }
 }
 fn listen_key(listen: &Listen) -> String {
@@ -331,26 +414,15 @@ fn is_ipv6(address: &str) -> bool {
     address.split('%').next().is_some_and(|literal| literal.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
-impl Config for Mgs {
-    fn example() -> Mgs {
-        Mgs { listen: mgs_listen(), dir: "/var/lib/stria/mgs".into(), tls: None }
-    }
-    fn print(&self) -> String {
-        let head = "# stria mgs --config FILE: the management service, keeper of the cluster map.\n\n";
-        let dir = key("Directory of the cluster map; made if it does not exist.", "dir", toml_of(&self.dir));
-        [head, &*listen_key(&self.listen), &dir, &tls_key(&self.tls)].concat()
-    }
-    fn check(&self) -> Result<(), String> {
-        check_listen(&self.listen)
-    }
-}
-
 impl Config for Mds {
     fn example() -> Mds {
         Mds {
             mgs: example_mgs(),
             fsname: fsname(),
             device: "/var/lib/stria/mdt.img".into(),
+            second: false,
+            rack: String::new(),
+            failure_domain: FailureDomain::default(),
             size: Some(EXAMPLE_SIZE),
             listen: any_port(),
             nids: vec![],
@@ -360,12 +432,15 @@ impl Config for Mds {
             nets: vec![],
             routes: vec![],
             tls: None,
+            metrics: None,
         }
     }
     fn print(&self) -> String {
         let head = "# stria mds --config FILE: a metadata server with one MDT.\n\n";
         let comment = "Block device or file of the MDT. A blank one is formatted with --format; foreign content is refused.";
         let device = key(comment, "device", toml_of(&self.device));
+        let comment = "True: a new device becomes the second member of the MDT's mirror, beside the one on another server. Looked at once, when it registers.";
+        let second = key(comment, "second", self.second);
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
         let claims = crate::claims::keys(self.groups, self.root_squash);
         let comment = "Memory for the MDT's records: it caches those used lately, and all are on the device. Default: a quarter of the machine's.";
@@ -378,6 +453,8 @@ impl Config for Mds {
             &*mgs,
             &name,
             &device,
+            &second,
+            &domain_keys(&self.rack, self.failure_domain),
             &size_key(self.size),
             &listen_key(&self.listen),
             &nids_key(&self.nids),
@@ -385,11 +462,13 @@ impl Config for Mds {
             &cache,
             &nets_keys(&self.nets, &self.routes),
             &tls_key(&self.tls),
+            &metrics_key(&self.metrics),
         ]
         .concat()
     }
     fn check(&self) -> Result<(), String> {
         Nets::of(&self.nets, &self.routes)?;
+        check_address(self.metrics.as_ref())?;
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
@@ -406,6 +485,9 @@ impl Config for Oss {
             mgs: example_mgs(),
             fsname: fsname(),
             devices: vec!["/var/lib/stria/ost0.img".into(), "/var/lib/stria/ost1.img".into()],
+            second_devices: vec![],
+            rack: String::new(),
+            failure_domain: FailureDomain::default(),
             log_devices: vec![],
             size: Some(EXAMPLE_SIZE),
             listen: any_port(),
@@ -416,15 +498,19 @@ impl Config for Oss {
             small_write_memory: small_write_memory(),
             write_unit: write_unit(),
             index_memory: index_memory(),
+            resync_rate: 0,
             nets: vec![],
             routes: vec![],
             tls: None,
+            metrics: None,
         }
     }
     fn print(&self) -> String {
         let head = "# stria oss --config FILE: an object storage server, one OST per device.\n\n";
         let comment = "Block devices or files, one OST each. Blank ones are formatted with --format; foreign content is refused.";
         let devices = key(comment, "devices", toml_of(&self.devices));
+        let comment = "Devices of second members: each doubles the OST on another server that has the index with which `stria mkfs ost --index` made it.";
+        let seconds = key(comment, "second_devices", toml_of(&self.second_devices));
         let comment = "Devices with the logs of OSTs that were made with --log-device, in any order: each is found by its uuid.";
         let logs = key(comment, "log_devices", toml_of(&self.log_devices));
         let (mgs, name) = (mgs_key(&self.mgs), fsname_key(&self.fsname));
@@ -442,11 +528,15 @@ impl Config for Oss {
         let unit = key(comment, "write_unit", toml_of(&self.write_unit));
         let comment = "Memory of each OST for its object index: objects used lately, and changes until the next checkpoint.";
         let index = key(comment, "index_memory", toml_of(&self.index_memory));
+        let comment = "Most MiB per second that an OST gives to the other member of its mirror while that one is filled; 0: no limit.";
+        let resync = key(comment, "resync_rate", self.resync_rate);
         [
             head,
             &*mgs,
             &name,
             &devices,
+            &seconds,
+            &domain_keys(&self.rack, self.failure_domain),
             &logs,
             &size_key(self.size),
             &listen_key(&self.listen),
@@ -457,13 +547,16 @@ impl Config for Oss {
             &memory,
             &unit,
             &index,
+            &resync,
             &nets_keys(&self.nets, &self.routes),
             &tls_key(&self.tls),
+            &metrics_key(&self.metrics),
         ]
         .concat()
     }
     fn check(&self) -> Result<(), String> {
         Nets::of(&self.nets, &self.routes)?;
+        check_address(self.metrics.as_ref())?;
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         check_listen(&self.listen)?;
@@ -482,9 +575,17 @@ impl Config for Oss {
             return Err("`io_timeout_sec` must be at least 1".to_owned());
         }
         let mut seen = std::collections::BTreeSet::new();
-        match self.devices.iter().chain(&self.log_devices).find(|d| !seen.insert(*d)) {
+        match self
+            .devices
+            .iter()
+            .chain(&self.second_devices)
+            .chain(&self.log_devices)
+            .find(|d| !seen.insert(*d))
+        {
             Some(twice) => Err(format!("device {} is listed twice", twice.display())),
-            None if self.devices.is_empty() => Err("`devices` lists none".to_owned()),
+            None if self.devices.is_empty() && self.second_devices.is_empty() => {
+                Err("`devices` lists none, and `second_devices` neither".to_owned())
+            }
             None => Ok(()),
         }
     }
@@ -501,6 +602,7 @@ impl Config for Mount {
             nets: vec![],
             routes: vec![],
             tls: None,
+            metrics: None,
         }
     }
     fn print(&self) -> String {
@@ -518,11 +620,13 @@ impl Config for Mount {
             &timeout,
             &nets_keys(&self.nets, &self.routes),
             &tls_key(&self.tls),
+            &metrics_key(&self.metrics),
         ]
         .concat()
     }
     fn check(&self) -> Result<(), String> {
         Nets::of(&self.nets, &self.routes)?;
+        check_address(self.metrics.as_ref())?;
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         match self.op_timeout_sec {

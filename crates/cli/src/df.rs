@@ -41,7 +41,9 @@ pub fn table(fs_name: &str, mount: &str, targets: &[TargetSpace], what: What, un
             out.push('\n');
             continue;
         }
-        line(&mut out, &uuid, amount_of(t, what), what, unit, &format!("{mount}[{kind}:{}]", t.index));
+        let draining = if t.draining { " draining" } else { "" };
+        let place = format!("{mount}[{kind}:{}]{draining}", t.index);
+        line(&mut out, &uuid, amount_of(t, what), what, unit, &place);
     }
     out.push('\n');
     line(&mut out, "filesystem_summary:", sum(targets, what), what, unit, mount);

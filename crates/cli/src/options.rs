@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fuse::MountFlags;
+use fuse::{JobId, MountFlags};
 use net::routes::{check_net, parse_route};
 
 use crate::exit::Failure;
@@ -19,6 +19,8 @@ pub struct Options {
     pub idmap: bool,
     /// Locks exclude those of other mounts, also where the servers are in the mount's process. `None`: not there.
     pub flock: Option<bool>,
+    /// How the job of a request is found.
+    pub jobid: JobId,
     /// Largest read request, if limited.
     pub max_read: Option<u32>,
     pub op_timeout: Duration,
@@ -108,6 +110,7 @@ impl Options {
             idmap: false,
             flock: None,
             max_read: None,
+            jobid: JobId::default(),
             op_timeout,
             dead_after: DEAD_AFTER,
             retry: RETRY,
@@ -140,6 +143,7 @@ impl Options {
             "flock" => self.flock = Some(true),
             "localflock" => self.flock = Some(false),
             "no_allow_other" => self.allow_other = Some(false),
+            "jobid_var" => self.jobid = JobId::parse(value).map_err(|why| format!("'{option}': {why}"))?,
             "max_read" => {
                 let bytes = value.parse().ok().filter(|bytes| *bytes >= MAX_READ_MIN);
                 self.max_read =
@@ -192,7 +196,7 @@ mod tests {
             Options { allow_other: Some(true), flock: Some(true), ..Options::new(Duration::from_secs(60)) };
         assert_eq!(options, want);
         options
-            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,idmap")
+            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,idmap,jobid_var=MY_JOB")
             .unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
@@ -200,6 +204,7 @@ mod tests {
             idmap: true,
             flock: Some(false),
             max_read: Some(65_536),
+            jobid: JobId::Variable("MY_JOB".into()),
             op_timeout: Duration::from_secs(7),
             dead_after: Duration::from_millis(500),
             retry: RETRY,
@@ -218,6 +223,7 @@ mod tests {
             "op_timeout=0",
             "op_timeout",
             "max_read=17",
+            "jobid_var=",
             "retry",
             "retry=1h",
             "retry=99999",

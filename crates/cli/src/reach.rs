@@ -14,7 +14,7 @@ use net::nid::{Address, Nid};
 use net::{Fabric, Peer};
 use types::{Buf, Fid, FsId, TargetId};
 use wire::map::{ClusterMap, FileSystem, Target};
-use wire::mgmt::GetMap;
+use wire::mgmt::{GetMap, is_not_leading};
 use wire::object::Capability;
 use wire::{Header, Request};
 
@@ -38,6 +38,8 @@ pub struct Reach {
     pub fs: FsId,
     /// The NID at which the MGS answered; none within its process.
     pub mgs: Option<String>,
+    /// All NIDs of management services that were given.
+    pub mgs_nids: Vec<String>,
     pub wires: Wires,
 }
 
@@ -104,9 +106,9 @@ impl Service {
 
     /// The named file system, or all.
     pub fn all(&self) -> anyhow::Result<Vec<Reach>> {
-        let Management { fabric, map, nid: mgs, wires } = self.manage()?;
+        let Management { fabric, map, nid: mgs, nids, wires } = self.manage()?;
         match &self.fsname {
-            Some(name) => Ok(vec![Reach::in_map(fabric, map, name, (Some(mgs), wires))?]),
+            Some(name) => Ok(vec![Reach::in_map(fabric, map, name, (Some(mgs), nids, wires))?]),
             None => {
                 let ids: Vec<FsId> = map.file_systems.iter().map(|f| f.id).collect();
                 let of = |fs| Reach {
@@ -114,6 +116,7 @@ impl Service {
                     map: map.clone(),
                     fs,
                     mgs: Some(mgs.clone()),
+                    mgs_nids: nids.clone(),
                     wires: wires.clone(),
                 };
                 Ok(ids.into_iter().map(of).collect())
@@ -137,6 +140,7 @@ pub struct Management {
     pub map: ClusterMap,
     /// The NID at which it answered.
     pub nid: String,
+    nids: Vec<String>,
     wires: Wires,
 }
 
@@ -148,11 +152,23 @@ impl Management {
             let whom = format!("the management service at {}", nids.join(", "));
             unless_said(e, || Failure::unusable(whom, why, "start it, or correct the address"))
         })?;
-        Ok(Management { fabric, map, nid, wires })
+        Ok(Management { fabric, map, nid, nids: nids.to_vec(), wires })
     }
 
+    /// Asks the one that answered first; if it does not lead, the others.
     pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
-        ask(&*self.fabric.peer_at(&self.nid, MGS), FsId(0), MGS, request)
+        let others = self.nids.iter().filter(|nid| **nid != self.nid);
+        let mut refused = None;
+        for nid in std::iter::once(&self.nid).chain(others) {
+            match ask(&*self.fabric.peer_at(nid, MGS), FsId(0), MGS, request) {
+                Err(e) if e.downcast_ref().is_some_and(is_not_leading) => refused = Some(e),
+                // After a refusal the silence of another one says less.
+                Err(e) if refused.is_none() || e.is::<types::Fault>() => return Err(e),
+                Err(_) => {}
+                Ok(reply) => return Ok(reply),
+            }
+        }
+        Err(refused.unwrap_or_else(|| anyhow!("no NID is given")))
     }
 
     /// Its file systems, by id.
@@ -162,6 +178,7 @@ impl Management {
             map: self.map.clone(),
             fs: fs.id,
             mgs: Some(self.nid.clone()),
+            mgs_nids: self.nids.clone(),
             wires: self.wires.clone(),
         };
         let mut all: Vec<Reach> = self.map.file_systems.iter().map(of).collect();
@@ -215,7 +232,26 @@ impl Reach {
     /// Through the first of `nids` that answers.
     pub fn by_nids(nids: &[String], fsname: &str) -> anyhow::Result<Reach> {
         let (fabric, map, mgs, wires) = ask_any(nids)?;
-        Reach::in_map(fabric, map, fsname, (Some(mgs), wires))
+        Reach::in_map(fabric, map, fsname, (Some(mgs), nids.to_vec(), wires))
+    }
+
+    /// Takes the newest cluster map, from the first management service that answers. An error leaves the map of before.
+    pub fn refresh(&mut self) -> anyhow::Result<()> {
+        let mut last = anyhow!("no NID is given");
+        for nid in &self.mgs_nids {
+            match get_map(&*self.fabric.peer_at(nid, MGS), true) {
+                Ok(map) if map.fs(self.fs).is_none() => {
+                    last = refuse_name(&map, &self.file_system().name, "the management service").into();
+                }
+                Ok(map) => {
+                    self.map = with_nid(map, nid);
+                    self.fabric.set_map(&self.map);
+                    return Ok(());
+                }
+                Err(e) => last = e.context(format!("the management service at {nid} does not answer")),
+            }
+        }
+        Err(last)
     }
 
     /// The answers of all targets, in the order of `targets`, asked in parallel: a target that never answers delays no other.
@@ -237,17 +273,17 @@ impl Reach {
     /// Connects within the serving process.
     pub fn in_process(fabric: Arc<Fabric>, fsname: &str) -> anyhow::Result<Reach> {
         let map = get_map(&*fabric.peer(MGS)?, true)?;
-        Reach::in_map(fabric, map, fsname, (None, Wires::Local))
+        Reach::in_map(fabric, map, fsname, (None, vec![], Wires::Local))
     }
 
     fn in_map(
         fabric: Arc<Fabric>,
         map: ClusterMap,
         fsname: &str,
-        (mgs, wires): (Option<String>, Wires),
+        (mgs, mgs_nids, wires): (Option<String>, Vec<String>, Wires),
     ) -> anyhow::Result<Reach> {
         match map.fs_named(fsname).map(|f| f.id) {
-            Some(fs) => Ok(Reach { fabric, map, fs, mgs, wires }),
+            Some(fs) => Ok(Reach { fabric, map, fs, mgs, mgs_nids, wires }),
             None => Err(refuse_name(&map, fsname, "the management service").into()),
         }
     }
@@ -256,11 +292,25 @@ impl Reach {
         self.map.fs(self.fs).expect("the file system was found in this map")
     }
 
-    /// The file system's targets: MDTs first, then by index.
+    /// The file system's targets, with all members of mirrors: MDTs first, then by index.
     pub fn targets(&self) -> Vec<&Target> {
         let mut targets: Vec<&Target> = self.map.targets.iter().filter(|t| t.fs == self.fs).collect();
-        targets.sort_by_key(|t| (!t.is_mdt, t.index));
+        targets.sort_by_key(|t| (!t.is_mdt, t.index, t.id));
         targets
+    }
+
+    /// One target of each mirror, in the same order: that which orders changes.
+    pub fn primaries(&self) -> Vec<&Target> {
+        self.targets().into_iter().filter(|t| self.is_primary(t)).collect()
+    }
+
+    pub fn is_primary(&self, target: &Target) -> bool {
+        self.map.mirror(target.mirror).is_none_or(|mirror| mirror.primary == target.id)
+    }
+
+    /// The primaries of the MDTs.
+    pub fn mdts(&self) -> Vec<&Target> {
+        self.primaries().into_iter().filter(|t| t.is_mdt).collect()
     }
 
     /// A capability for any object, as servers and tools use.

@@ -5,6 +5,7 @@
 //! D/run/holder.json  that process: pid, purpose, mount point
 //! D/run/stria.sock   its socket for tools
 //! D/run/stria.log    its log
+//! D/run/0.sock, server-0.log   the same of a server of a pair, of which there are two
 //! D/run/busy         why it did not stop when asked to (see `stop`)
 //! D/run/mounted.json mount point and options; a killed process leaves it behind
 //! D/run/spare        reserved space on the disk below, freed when the disk is full so that a start finds some
@@ -109,6 +110,14 @@ impl RunDir {
     pub fn log(&self) -> PathBuf {
         self.root.join("stria.log")
     }
+    /// The socket of a server of a pair.
+    pub fn server_socket(&self, number: u32) -> PathBuf {
+        self.root.join(format!("{number}.sock"))
+    }
+    /// The log of a server of a pair.
+    pub fn server_log(&self, number: u32) -> PathBuf {
+        self.root.join(format!("server-{number}.log"))
+    }
     pub fn busy(&self) -> PathBuf {
         self.root.join("busy")
     }
@@ -140,7 +149,9 @@ impl RunDir {
             holder,
             mounted,
         ];
-        files.into_iter().chain([self.lock()]).collect()
+        let of_servers =
+            [self.server_socket(0), self.server_socket(1), self.server_log(0), self.server_log(1)];
+        files.into_iter().chain(of_servers).chain([self.lock()]).collect()
     }
 
     /// The mount of a process that was killed (cli-R3). A file that another user wrote, or could write, is not used: this user would

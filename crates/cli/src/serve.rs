@@ -7,8 +7,11 @@
 pub mod device;
 pub mod guard;
 pub mod heart;
+pub mod keeper;
 pub mod local;
+pub mod metrics;
 pub mod mounted;
+pub mod place;
 pub mod register;
 pub mod role;
 pub mod router;

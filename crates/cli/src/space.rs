@@ -29,6 +29,9 @@ pub struct TargetSpace {
     pub index: u32,
     #[serde(default)]
     pub state: State,
+    /// An OST that gets no new objects.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
     /// Why it is down.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub why: String,
@@ -52,6 +55,7 @@ impl TargetSpace {
                 kind,
                 index,
                 state: State::Up,
+                draining: false,
                 why: String::new(),
                 bytes_total: s.bytes_total,
                 bytes_free: s.bytes_free,
@@ -63,6 +67,7 @@ impl TargetSpace {
                 kind,
                 index,
                 state: State::Down,
+                draining: false,
                 why: format!("{e:#}"),
                 bytes_total: 0,
                 bytes_free: 0,

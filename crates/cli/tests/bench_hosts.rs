@@ -76,7 +76,9 @@ fn two_hosts_measure_together_and_are_named_in_the_record() {
     assert!(output.status.success(), "{}", said(&output));
     assert!(said(&output).contains("workers on: h1, h2"), "{}", said(&output));
     let records = std::fs::read_to_string(dir.0.join("out/records.jsonl")).unwrap();
-    let record: serde_json::Value = serde_json::from_str(records.lines().nth(1).unwrap()).unwrap();
+    let record: serde_json::Value =
+        serde_json::from_str(records.lines().find(|line| line.contains("\"line\":\"record\"")).unwrap())
+            .unwrap();
     let hosts = record["per_host"].as_array().unwrap();
     let of = |n: usize| (hosts[n]["host"].as_str().unwrap(), hosts[n]["workers"].as_u64().unwrap());
     assert_eq!((of(0), of(1), record["workers"].as_u64()), (("h1", 2), ("h2", 2), Some(4)));

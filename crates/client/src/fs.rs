@@ -18,6 +18,7 @@ use crate::cache::listing::Listings;
 use crate::cache::names::NameLocks;
 use crate::cache::removed::Removed;
 use crate::session::cluster::Cluster;
+use crate::session::doubts::Doubts;
 use crate::session::gone::Gone;
 use crate::session::identity::Identity;
 use crate::session::link::Link;
@@ -94,12 +95,14 @@ impl Fs {
             session: AtomicU64::new(0),
             ticket: Default::default(),
             losses: Losses::default(),
+            doubts: Doubts::default(),
             locks: Default::default(),
             gone: Gone::default(),
             sharing: Default::default(),
             leased: Default::default(),
             unshipped: Default::default(),
             ear: Default::default(),
+            jobs: Default::default(),
             alive: Default::default(),
             alive_osts: Default::default(),
             map_wanted: Default::default(),
@@ -189,7 +192,10 @@ impl Fs {
 
     /// Takes over a newer cluster map.
     pub fn set_map(&self, map: ClusterMap) {
-        self.cluster.set_map(map);
+        if self.cluster.set_map(map) {
+            // An MDT that took over waits for all its clients, also for those that have nothing to ask.
+            self.tell_servers();
+        }
     }
 
     /// Reports outstanding updates, and ends the session. Returns after at most 10 s, with the first error.
@@ -245,6 +251,15 @@ impl Fs {
         self.id.alive_osts.ring();
     }
 
+    /// The tag of a job and user, for `set_job`. The servers are told a new one at once.
+    pub fn job_tag(&self, job: &str, uid: u32) -> u32 {
+        let (tag, is_new) = self.id.jobs.tag(job, uid);
+        if is_new {
+            self.tell_servers();
+        }
+        tag
+    }
+
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stop.0.lock()
     }
@@ -285,7 +300,7 @@ impl Fs {
     pub(crate) fn ost(&self, mirror: MirrorId, deadline: Instant) -> Result<Arc<Link>, Fault> {
         while !self.cluster.has_mirror(mirror) && !self.cluster.is_removed(mirror) {
             match self.cluster.newer_map(deadline) {
-                Some(map) => self.cluster.set_map(map),
+                Some(map) => _ = self.cluster.set_map(map),
                 None if self.cluster.has_mgs() || self.is_stopping() || Instant::now() >= deadline => break,
                 None => {
                     self.id.want_map();

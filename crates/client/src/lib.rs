@@ -45,10 +45,11 @@
 //! await_lock(Handle, &FileLock, unique, done)      interrupt_lock(unique)      close_locks(Handle, owner)
 //! lookup_as, open_as, readdir_as, getxattr_as, listxattr_as: the same for the user of a `Cred`, where it matters (`is_judged`)
 //! statfs() -> StatFs                  target_stats() -> Vec<TargetStatReply>
-//! fsck::check(&Fs, secret: &Uuid) -> Report
+//! fsck::check(&Fs, secret: &Uuid) -> Report      drain::drain(&Fs, secret: &Uuid, MirrorId, &How, stop, tell) -> Report
 //! ```
 
 mod cache;
+pub mod drain;
 mod errno;
 mod fs;
 pub mod fsck;
@@ -64,6 +65,7 @@ pub use fs::Fs;
 pub(crate) use fs::{wait_for_bell, wait_for_stop};
 pub use plan::spans::Whence;
 pub use session::guarded::{GUARDED_MAX, Guard};
+pub use session::jobs::set_job;
 pub use session::locks::{FileLock, LockAnswer, LockDone};
 pub use session::root::Root;
 pub use session::section::DropPages;

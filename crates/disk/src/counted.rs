@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use crate::Disk;
+use spent::{Cause, waiting};
+
+use crate::{Disk, Troubles, is_full};
 
 /// The purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,22 +111,32 @@ impl Counts {
     }
 }
 
-/// A medium whose requests are counted. It forwards every method, also those with a default, because the medium's own is better.
+/// A medium whose requests are counted. It forwards every method, also those with a default, because the medium's own is better. Writes that
+/// find no space below are noted, whatever they are for.
 pub struct Counted {
     below: Arc<dyn Disk>,
     counts: Arc<Counts>,
+    troubles: Arc<Troubles>,
     /// If set, all writes count for this purpose, wherever they lie.
     only: Option<Place>,
 }
 
 impl Counted {
-    pub fn new(below: Arc<dyn Disk>, counts: Arc<Counts>) -> Counted {
-        Counted { below, counts, only: None }
+    pub fn new(below: Arc<dyn Disk>, counts: Arc<Counts>, troubles: Arc<Troubles>) -> Counted {
+        Counted { below, counts, troubles, only: None }
     }
 
     /// A medium that holds only the log, counted with the volume's requests.
-    pub fn of_log(below: Arc<dyn Disk>, counts: Arc<Counts>) -> Counted {
-        Counted { below, counts, only: Some(Place::Log) }
+    pub fn of_log(below: Arc<dyn Disk>, counts: Arc<Counts>, troubles: Arc<Troubles>) -> Counted {
+        Counted { below, counts, troubles, only: Some(Place::Log) }
+    }
+
+    fn noting(&self, written: io::Result<()>) -> io::Result<()> {
+        written.inspect_err(|e| {
+            if is_full(e) {
+                self.troubles.note_refused("the medium has no space", e);
+            }
+        })
     }
 
     fn place_of(&self, offset: u64) -> Place {
@@ -138,36 +150,44 @@ impl Disk for Counted {
     }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.counts.reads.add(buf.len() as u64);
+        let _wait = waiting(Cause::Device);
         self.below.read_at(buf, offset)
     }
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.counts.writes[self.place_of(offset) as usize].add(buf.len() as u64);
-        self.below.write_at(buf, offset)
+        let _wait = waiting(Cause::Device);
+        self.noting(self.below.write_at(buf, offset))
     }
     fn flush(&self) -> io::Result<()> {
         self.counts.flushes.fetch_add(1, Relaxed);
+        let _wait = waiting(Cause::Device);
         self.below.flush()
     }
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.counts.bytes_discarded.fetch_add(len, Relaxed);
+        let _wait = waiting(Cause::Device);
         self.below.discard(offset, len)
     }
     fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        let _wait = waiting(Cause::Device);
         self.below.reserve(offset, len)
     }
     fn read_medium_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.counts.reads.add(buf.len() as u64);
+        let _wait = waiting(Cause::Device);
         self.below.read_medium_at(buf, offset)
     }
     fn read_many(&self, parts: &mut [(u64, &mut [u8])]) -> io::Result<()> {
         parts.iter().for_each(|(_, bytes)| self.counts.reads.add(bytes.len() as u64));
+        let _wait = waiting(Cause::Device);
         self.below.read_many(parts)
     }
     fn write_many(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
         for (offset, bytes) in parts {
             self.counts.writes[self.place_of(*offset) as usize].add(bytes.len() as u64);
         }
-        self.below.write_many(parts)
+        let _wait = waiting(Cause::Device);
+        self.noting(self.below.write_many(parts))
     }
     fn lost(&self) -> Option<String> {
         self.below.lost()
@@ -193,7 +213,7 @@ mod tests {
 
     fn disk() -> (Counted, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
-        (Counted::new(Arc::new(MemDisk::new(32 << 20)), counts.clone()), counts)
+        (Counted::new(Arc::new(MemDisk::new(32 << 20)), counts.clone(), Arc::default()), counts)
     }
 
     #[test]

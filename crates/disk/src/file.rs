@@ -150,6 +150,15 @@ impl FileDisk {
         FileDisk::open_with(path.as_ref(), Access::ReadOnly)
     }
 
+    /// Opens for reading what another process may have open for writing. Bytes that it writes meanwhile may be torn: read only what has a
+    /// checksum.
+    pub fn open_unclaimed(path: impl AsRef<Path>) -> io::Result<FileDisk> {
+        let (owned, path) = (path.as_ref().to_owned(), path.as_ref());
+        opening::within(OPEN_WAIT, path, "cannot be opened", move || {
+            FileDisk::of_claimed(Claim::none(&owned)?, &owned, Access::ReadOnly)
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -160,7 +169,10 @@ impl FileDisk {
     }
 
     fn open_here(path: &Path, access: Access) -> io::Result<FileDisk> {
-        let (mut file, claim) = Claim::open(path, access)?;
+        FileDisk::of_claimed(Claim::open(path, access)?, path, access)
+    }
+
+    fn of_claimed((mut file, claim): (File, Claim), path: &Path, access: Access) -> io::Result<FileDisk> {
         // Seeking to the end gives the size of files and of block devices alike; metadata knows only files.
         let size_bytes =
             file.seek(SeekFrom::End(0)).map_err(|e| explain(e, path, "does not tell its size"))?;

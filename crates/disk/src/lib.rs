@@ -15,6 +15,7 @@ pub mod freed;
 pub mod leaves;
 mod mem;
 mod sim;
+mod troubles;
 pub mod volume;
 mod waiting;
 
@@ -22,6 +23,7 @@ pub use faulty::{FaultyDisk, Op, When};
 pub use file::{FileDisk, Io, PATIENCE};
 pub use mem::MemDisk;
 pub use sim::{Crash, Event, Outage, Playback, Recording, SECTOR_BYTES, Side, SimDisk, SplitMix};
+pub use troubles::{Trouble, Troubles};
 pub use volume::{
     CheckpointReader, CutOff, Format, Kind, Label, Layout, LogEntry, LogLabel, LogMedium, LogPoint, Lost,
     Media, NewLog, ReplaySummary, Verdict, Volume, VolumeError,

@@ -25,6 +25,7 @@ mod error;
 mod flush;
 mod format;
 mod media;
+mod read_log;
 mod replay;
 mod superblock;
 
@@ -42,10 +43,13 @@ pub use error::VolumeError;
 pub use flush::OnFlushed;
 pub use format::{NewLog, slot_bytes_reserved};
 pub use media::{LogLabel, LogMedium, Media};
+pub use read_log::ReadEntry;
 pub use replay::{CutOff, LogEntry, Lost, ReplaySummary, Verdict};
 
 use crate::Disk;
 use crate::counted::{Counted, Counts};
+use crate::{Trouble, Troubles};
+pub use superblock::NOTE_BYTES_MAX;
 pub(crate) use superblock::{LOG_BEGIN, PLACES, SUPERBLOCK_BYTES};
 use superblock::{Regions, Superblock};
 
@@ -113,6 +117,7 @@ pub struct Volume {
     /// The medium of the log ring: the main one, or one of its own (disk-M1).
     log: Arc<dyn Disk>,
     counts: Arc<Counts>,
+    troubles: Arc<Troubles>,
     access: Access,
     regions: Regions,
     /// Folded from the uuid and stored in every log entry, so that entries of an earlier volume on this medium are not accepted.
@@ -134,10 +139,19 @@ pub struct Volume {
     /// The log is durable up to this position. Marks have one too, and no seq.
     flushed_pos: AtomicU64,
     sealed_seq: AtomicU64,
+    /// Where the last `read_log` ended: the next one mostly goes on there.
+    read_end: Mutex<Option<LogPoint>>,
     /// Entries that the last replay left out.
     cut_off: Mutex<CutOff>,
-    /// The reason of the failure, once the volume has failed.
-    failed: OnceLock<String>,
+    /// Once the volume has failed.
+    failed: OnceLock<Failure>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    why: String,
+    /// A write found no space, and no flush has failed. So nothing that was acknowledged is lost.
+    is_full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +209,12 @@ impl Volume {
 
     /// The label of the volume on this medium, without opening it.
     pub fn label_on(disk: &dyn Disk) -> Result<Label, VolumeError> {
-        superblock::read(disk)?.best.map(|sb| sb.label).ok_or(VolumeError::NoSuperblock)
+        Ok(Volume::identity_on(disk)?.0)
+    }
+
+    /// Label and note of the volume on this medium, both of one moment, without opening it. The note is empty if there is none.
+    pub fn identity_on(disk: &dyn Disk) -> Result<(Label, Vec<u8>), VolumeError> {
+        superblock::read(disk)?.best.map(|sb| (sb.label, sb.note)).ok_or(VolumeError::NoSuperblock)
     }
 
     /// Number of the two places that hold a superblock, or a log label, with a valid checksum.
@@ -223,12 +242,13 @@ impl Volume {
         sb.check_fits(disk.size())?;
         let log_disk = media::log_of(&media, sb.label.uuid, sb.regions.log, sb.log_medium)?;
         let counts = Arc::new(Counts::default());
+        let troubles = Arc::new(Troubles::default());
         let Regions { log, slots: [a, b], data } = &sb.regions;
         let slots = a.begin.min(b.begin)..a.range().end.max(b.range().end);
-        let disk: Arc<dyn Disk> = Arc::new(Counted::new(disk, counts.clone()));
+        let disk: Arc<dyn Disk> = Arc::new(Counted::new(disk, counts.clone(), troubles.clone()));
         let log_disk: Arc<dyn Disk> = if sb.log_medium.is_some() {
             counts.set_places(0..0, slots, data.range());
-            Arc::new(Counted::of_log(log_disk, counts.clone()))
+            Arc::new(Counted::of_log(log_disk, counts.clone(), troubles.clone()))
         } else {
             counts.set_places(log.range(), slots, data.range());
             disk.clone()
@@ -258,12 +278,14 @@ impl Volume {
             flushed_seq: AtomicU64::new(sb.flushed_seq.0),
             flushed_pos: AtomicU64::new(0),
             sealed_seq: AtomicU64::new(sb.log_start.seq.0),
+            read_end: Mutex::default(),
             cut_off: Mutex::default(),
             failed: OnceLock::new(),
             superblock: Mutex::new(sb),
             disk,
             log: log_disk,
             counts,
+            troubles,
             seen: Seen::default(),
         };
         volume.publish(&volume.tail.lock());
@@ -383,6 +405,23 @@ impl Volume {
         self.commit(|sb| sb.label = label)
     }
 
+    /// The bytes that the owner keeps beside the log; empty if there are none.
+    pub fn note(&self) -> Vec<u8> {
+        self.superblock.lock().note.clone()
+    }
+
+    /// Replaces the note, durably: a power loss leaves the old or the new one. Allowed in each step of the volume's life.
+    pub fn set_note(&self, note: &[u8]) -> Result<(), VolumeError> {
+        if note.len() > NOTE_BYTES_MAX {
+            return Err(VolumeError::TooLarge { len: note.len(), max: NOTE_BYTES_MAX });
+        }
+        self.commit(|sb| {
+            sb.note = note.to_vec();
+            sb.incompat &= !superblock::NOTE;
+            sb.incompat |= if note.is_empty() { 0 } else { superblock::NOTE };
+        })
+    }
+
     pub fn layout(&self) -> Layout {
         Layout { log_medium: self.superblock.lock().log_medium.map(|l| l.uuid), ..self.regions.layout() }
     }
@@ -451,11 +490,37 @@ impl Volume {
     }
     /// The reason of the volume's failure, if it has failed.
     pub fn failure(&self) -> Option<&str> {
-        self.failed.get().map(String::as_str)
+        self.failed.get().map(|failed| failed.why.as_str())
+    }
+    /// The reason for which the other member of a mirror should take over, if there is one.
+    pub fn trouble(&self) -> Option<Trouble> {
+        match self.failed.get() {
+            Some(Failure { why, is_full: true }) => {
+                Some(Trouble::Refused { why: why.clone(), is_full: true })
+            }
+            Some(Failure { why, is_full: false }) => Some(Trouble::Failed(why.clone())),
+            None => self.troubles.now(),
+        }
+    }
+    /// Where the volume's owner notes troubles that the volume does not see.
+    pub fn troubles(&self) -> &Arc<Troubles> {
+        &self.troubles
     }
 
     /// Writes the changed superblock to both places one after the other, each flushed, so that a single damaged copy loses nothing.
     fn commit(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), VolumeError> {
+        self.commit_rising(change, |was, sb| {
+            assert!(sb.log_start.pos >= was.log_start.pos, "disk-V4: the log's start only rises");
+            assert!(sb.log_start.seq >= was.log_start.seq, "disk-V4: the log's start only rises");
+        })
+    }
+
+    /// As `commit`, with the caller's own check of the change: `check(before, after)`.
+    fn commit_rising(
+        &self,
+        change: impl FnOnce(&mut Superblock),
+        check: impl FnOnce(&Superblock, &Superblock),
+    ) -> Result<(), VolumeError> {
         self.check_writable()?;
         let _turn = self.commits.lock();
         let mut sb = self.superblock.lock().clone();
@@ -468,24 +533,22 @@ impl Volume {
                 assert!(sb.flushed_seq.0 <= tail.seq, "disk-V3: no entry is flushed before it is written");
             }
         }
-        let (regions, uuid, start) = (sb.regions.clone(), sb.label.uuid, sb.log_start);
-        let incarnation = sb.incarnation;
+        let was = sb.clone();
         change(&mut sb);
-        assert_eq!(sb.regions, regions, "the regions of a volume never change");
-        assert_eq!(sb.label.uuid, uuid, "the uuid of a volume never changes");
-        assert!(sb.log_start.pos >= start.pos, "disk-V4: the log's start only rises");
-        assert!(sb.log_start.seq >= start.seq, "disk-V4: the log's start only rises");
-        assert!(sb.incarnation >= incarnation, "disk-V2: the incarnation only rises");
+        assert_eq!(sb.regions, was.regions, "the regions of a volume never change");
+        assert_eq!(sb.label.uuid, was.label.uuid, "the uuid of a volume never changes");
+        assert!(sb.incarnation >= was.incarnation, "disk-V2: the incarnation only rises");
+        check(&was, &sb);
         let mut before = None;
         for _ in 0..2 {
             sb.generation += 1;
             let at = superblock::place_of(sb.generation);
             assert_ne!(before.replace(at), Some(at), "the two copies have a place each");
             debug_assert!(sb.reads_back(), "a superblock that is written can be read");
-            self.disk.write_at(&sb.encode(), at).map_err(|e| self.fail("superblock write", e))?;
+            self.disk.write_at(&sb.encode(), at).map_err(|e| self.fail_write("superblock write", e))?;
             self.disk.flush().map_err(|e| self.fail("superblock flush", e))?;
         }
-        // disk-V3: the superblock's flushed_seq is a durable flush mark too.
+        // disk-V3: the superblock's flushed_seq is a durable flush mark too. (After `reset` the owner has no entry yet.)
         self.sealed_seq.fetch_max(sb.flushed_seq.0, Ordering::AcqRel);
         *self.superblock.lock() = sb;
         Ok(())
@@ -515,8 +578,18 @@ impl Volume {
         start.store(tail.start, Ordering::Release);
     }
 
-    /// disk-V6: records the first failure; it stays.
+    /// As `fail`, of a write: all that was acknowledged before is where it was.
+    fn fail_write(&self, what: &str, e: io::Error) -> VolumeError {
+        let is_full = crate::is_full(&e);
+        self.fail_as(what, e, is_full)
+    }
+
     fn fail(&self, what: &str, e: io::Error) -> VolumeError {
+        self.fail_as(what, e, false)
+    }
+
+    /// disk-V6: records the first failure; it stays.
+    fn fail_as(&self, what: &str, e: io::Error, is_full: bool) -> VolumeError {
         // Operations under way may still be carried out late: only a later process can know what is on the medium.
         let is_hang = e.kind() == io::ErrorKind::TimedOut;
         let advice = if is_hang {
@@ -525,11 +598,11 @@ impl Volume {
             ""
         };
         let why = format!("{what} failed: {e}{advice}");
-        VolumeError::Failed(self.failed.get_or_init(|| why).clone())
+        VolumeError::Failed(self.failed.get_or_init(|| Failure { why, is_full }).why.clone())
     }
 
     fn check_alive(&self) -> Result<(), VolumeError> {
-        self.failed.get().map_or(Ok(()), |why| Err(VolumeError::Failed(why.clone())))
+        self.failure().map_or(Ok(()), |why| Err(VolumeError::Failed(why.into())))
     }
 
     fn check_writable(&self) -> Result<(), VolumeError> {

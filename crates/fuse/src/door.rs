@@ -25,6 +25,7 @@ use crate::forget::{Forget, ServedKernel};
 use crate::fsflags::{Asked, asked};
 use crate::handles::generation_of;
 use crate::inuse::InUse;
+use crate::jobs::Callers;
 use crate::lock::LockAsked;
 use crate::options::MountOptions;
 use crate::pages::Pages;
@@ -58,6 +59,7 @@ pub struct Door {
     pub(crate) questions: Questions,
     pub(crate) aside: Aside,
     pages: Pages,
+    callers: Callers,
     pub(crate) has_locks: bool,
     pub(crate) generation: Generation,
 }
@@ -78,6 +80,7 @@ impl Door {
             questions,
             aside,
             pages,
+            callers: Callers::default(),
             has_locks: false,
             generation,
         }
@@ -152,6 +155,10 @@ impl Filesystem for Served {
         }
         self.own().has_locks = self.fs.has_locks() && session::ask_for_locks(config);
         Ok(())
+    }
+
+    fn begins(&self, rq: &Request) {
+        self.callers.begin(&self.options.jobid, &self.fs, rq);
     }
 
     fn started(&mut self, notifier: Notifier) {

@@ -26,6 +26,7 @@ mod fsflags;
 pub mod gate;
 mod handles;
 mod inuse;
+mod jobs;
 mod list;
 mod lock;
 mod mount;
@@ -41,6 +42,7 @@ mod synced;
 mod write;
 
 pub use fusedev::{INodeNo, Notifier, Switch};
+pub use jobs::JobId;
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
 pub use remount::{Present, present, remount};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use rustix::mount::MountFlags;
 
+use crate::jobs::JobId;
+
 /// Largest read or write of one FUSE request: the kernel's own limit (256 pages) and the client's `BULK_MAX`.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
 /// Pages that the pieces of one call can touch: the 1,024 pieces that a call may have, with the first and the last page of each, and those
@@ -53,6 +55,8 @@ pub struct MountOptions {
     pub entry_timeout: Duration,
     pub max_background: u16,
     pub read_ahead_kib: u32,
+    /// How the job of a request is found.
+    pub jobid: JobId,
 }
 
 impl MountOptions {
@@ -69,6 +73,7 @@ impl MountOptions {
             entry_timeout: ENTRY_TIMEOUT,
             max_background: MAX_BACKGROUND,
             read_ahead_kib: READ_AHEAD_KIB,
+            jobid: JobId::default(),
         }
     }
 

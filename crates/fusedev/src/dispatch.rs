@@ -60,6 +60,7 @@ fn request_of(header: &Header) -> Request {
         pid: header.pid,
         kills_privileges: false,
         is_flock: false,
+        is_flush: false,
         interrupted: None,
     }
 }
@@ -89,6 +90,8 @@ fn serve_silent<F: Filesystem>(
 fn serve<F: Filesystem>(fs: &F, channel: &Channel, header: &Header, operation: Operation<'_>, raw: Raw) {
     let mut rq = request_of(header);
     let ino = header.node;
+    rq.is_flush = matches!(operation, Operation::Flush { .. });
+    fs.begins(&rq);
     match operation {
         Operation::Lookup { name } => fs.lookup(&rq, ino, name, ReplyEntry(raw)),
         Operation::GetAttr { fh } => fs.getattr(&rq, ino, fh, ReplyAttr(raw)),

@@ -18,6 +18,7 @@ pub struct Request {
     pub(crate) pid: u32,
     pub(crate) kills_privileges: bool,
     pub(crate) is_flock: bool,
+    pub(crate) is_flush: bool,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
 }
 
@@ -48,6 +49,10 @@ impl Request {
     pub fn is_flock(&self) -> bool {
         self.is_flock
     }
+    /// A descriptor is closed. A caller that executes a program holds locks of its own `/proc` entries meanwhile.
+    pub fn is_flush(&self) -> bool {
+        self.is_flush
+    }
     /// For `setlk` with `sleep`: the caller was interrupted. Check it after the request is stored where `Filesystem::interrupt` finds it.
     pub fn is_interrupted(&self) -> bool {
         self.interrupted.as_ref().is_some_and(|mark| mark.load(Ordering::SeqCst))
@@ -68,6 +73,8 @@ pub trait Filesystem: Send + Sync + 'static {
     }
     /// Called once, after `init` and before all others. `notifier` sends notices.
     fn started(&mut self, notifier: Notifier) {}
+    /// Called before each request that has a reply, on its thread.
+    fn begins(&self, rq: &Request) {}
     /// Called once, after all others.
     fn destroy(&mut self) {}
 

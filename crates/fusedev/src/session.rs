@@ -66,6 +66,7 @@ impl<F: Filesystem> Session<F> {
                 pid: header.pid,
                 kills_privileges: false,
                 is_flock: false,
+                is_flush: false,
                 interrupted: None,
             };
             if let Err(error) = fs.init(&rq, &mut config) {

@@ -32,6 +32,8 @@ pub fn sized<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 type Repair<'a> = dyn Fn(&mut [u8]) + 'a;
+/// Decodes an input and checks the value. Returns the bytes that the value represents, and the decoder's peak allocation.
+type Try<'a> = dyn FnMut(&[u8]) -> (Option<usize>, usize) + 'a;
 
 /// A fuzzing run of one decoder.
 pub struct Hammer<'a> {
@@ -92,18 +94,26 @@ impl<'a> Hammer<'a> {
         mut decode: impl FnMut(&[u8]) -> Option<T>,
         mut check: impl FnMut(&[u8], T) -> usize,
     ) -> Outcome {
+        // Only this is compiled for each decoder: the wire alone has hundreds.
+        self.run_by(&mut |input| {
+            let (value, peak) = peak_of(|| decode(input));
+            (value.map(|value| check(input, value)), peak)
+        })
+    }
+
+    fn run_by(self, try_one: &mut Try<'_>) -> Outcome {
         let mut dice = Dice::new(self.name.bytes().fold(1, |sum, b| sum * 31 % 1_000_003 + b as u64));
         let mut outcome = Outcome { inputs: 0, accepted: 0 };
         for seed in &self.seeds {
             let text = String::from_utf8_lossy(seed);
-            let is_valid = self.strike(seed, &mut decode, &mut check).is_some();
+            let is_valid = self.strike(seed, try_one).is_some();
             assert!(is_valid, "{}: a seed is refused: {text}", self.name);
         }
         let (mut kept, mut input) = (self.seeds.clone(), Vec::new());
         while outcome.inputs < inputs() {
             outcome.inputs += 1;
             self.make(&mut dice, &kept, &mut input);
-            if let Some(len) = self.strike(&input, &mut decode, &mut check) {
+            if let Some(len) = self.strike(&input, try_one) {
                 outcome.accepted += 1;
                 if kept.len() < self.seeds.len() + KEPT_MAX {
                     kept.push(input[..len].to_vec());
@@ -129,17 +139,11 @@ impl<'a> Hammer<'a> {
         }
     }
 
-    fn strike<T>(
-        &self,
-        input: &[u8],
-        decode: &mut impl FnMut(&[u8]) -> Option<T>,
-        check: &mut impl FnMut(&[u8], T) -> usize,
-    ) -> Option<usize> {
+    fn strike(&self, input: &[u8], try_one: &mut Try<'_>) -> Option<usize> {
         let telltale = Telltale { name: self.name, input };
-        let (value, peak) = peak_of(|| decode(input));
+        let (len, peak) = try_one(input);
         let limit = input.len() * self.blow_up + self.slack;
         assert!(peak <= limit, "{}: {peak} bytes allocated for {} bytes", self.name, input.len());
-        let len = value.map(|value| check(input, value));
         drop(telltale);
         len
     }

@@ -5,12 +5,13 @@
 //! kv-H2: an `Away` is filled once and keeps the leaf while it lives, so that readers may borrow from it. To evict the leaf, the table puts
 //!     an empty `Away` in its place, in a new version.
 //! kv-H3: a leaf is broken if the medium itself returned other bytes than were written, twice, and a caller wanted the leaf. A read that
-//!     fails says nothing about the bytes: the `Away` stays empty, and the caller gets the error.
+//!     fails says nothing about the bytes: the `Away` stays empty, and the caller gets the error. Either is noted as a trouble of the volume.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use disk::Troubles;
 use disk::leaves::{LeafArea, Place};
 use types::Key;
 
@@ -20,6 +21,7 @@ use crate::leaf::Leaf;
 /// The medium below all homes, and statistics of what was loaded from it.
 pub struct Ground {
     pub area: LeafArea,
+    troubles: Arc<Troubles>,
     /// Memory of the leaves that fill an `Away`.
     filled_bytes: AtomicU64,
     loads: AtomicU64,
@@ -27,9 +29,9 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn new(area: LeafArea) -> Ground {
+    pub fn new(area: LeafArea, troubles: Arc<Troubles>) -> Ground {
         let zero = AtomicU64::default;
-        Ground { area, filled_bytes: zero(), loads: zero(), broken: zero() }
+        Ground { area, troubles, filled_bytes: zero(), loads: zero(), broken: zero() }
     }
     pub fn filled_bytes(&self) -> u64 {
         self.filled_bytes.load(Ordering::Relaxed)
@@ -184,11 +186,15 @@ pub fn fill(wanted: Vec<Arc<Away>>, ahead: Vec<Arc<Away>>) -> io::Result<()> {
                 Ok(leaf) => away.fill(Ok(leaf)),
                 // kv-H3: no caller wants it, so it is not yet broken.
                 Err(_) if !is_wanted => {}
-                Err(e) if is_wrong(&e) => {
+                Err(e) => {
+                    away.home.ground.troubles.note_unread(LEAF, &e);
+                    if !is_wrong(&e) {
+                        failed = failed.or(Some(e));
+                        continue;
+                    }
                     tracing::error!(why = %e, "records of the MDT are lost: restore them from a mirror or run fsck");
                     away.fill(Err(Broken));
                 }
-                Err(e) => failed = failed.or(Some(e)),
             }
         }
     }
@@ -210,6 +216,9 @@ pub fn read(leaves: Vec<Arc<Away>>) -> Vec<(Arc<Away>, io::Result<Arc<Leaf>>)> {
     }
     leaves.into_iter().zip(read.into_iter().flatten()).collect()
 }
+
+/// A leaf, in the words of `Troubles`.
+const LEAF: &str = "a leaf of the MDT's table";
 
 /// Leaves per read: bounds the bytes that are in memory twice, and is enough to keep a device busy.
 const READ_AT_ONCE: usize = 128;

@@ -9,9 +9,9 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use disk::Disk;
 use disk::alloc::Run;
 use disk::leaves::{LeafArea, Place, Row, head_bytes};
+use disk::{Disk, Troubles};
 use parking_lot::Mutex;
 use types::Key;
 use types::key::KEY_MAX;
@@ -31,6 +31,8 @@ pub struct Medium {
     pub checkpoint: Option<Range<u64>>,
     /// Memory that leaves and their names may take: the bound of `Figures::memory_bytes`.
     pub cache_bytes: u64,
+    /// Of the volume: leaves that cannot be read are noted there.
+    pub troubles: Arc<Troubles>,
 }
 
 const PAGE: u64 = types::PAGE_SIZE as u64;
@@ -197,9 +199,9 @@ impl Named {
 
 impl OnMedium {
     pub fn new(medium: Medium) -> io::Result<OnMedium> {
-        let Medium { disk, slots, checkpoint, cache_bytes } = medium;
+        let Medium { disk, slots, checkpoint, cache_bytes, troubles } = medium;
         let head_bytes = head_bytes(slots[0].end - slots[0].start);
-        let ground = Arc::new(Ground::new(LeafArea::new(disk, &slots)));
+        let ground = Arc::new(Ground::new(LeafArea::new(disk, &slots), troubles));
         if checkpoint.is_none() {
             ground.area.free_all_but(std::iter::empty(), None)?;
         }

@@ -84,6 +84,7 @@ fn on_a_medium(files: u64) {
         slots: [0..1 << 30, 1 << 30..2 << 30],
         checkpoint,
         cache_bytes: u64::MAX,
+        troubles: Arc::default(),
     };
     let table = Table::over(medium(None)).expect("it is empty");
     (0..files).for_each(|n| create(&table, n, n / IN_DIRECTORY, n));

@@ -17,7 +17,12 @@ pub fn sample(version: u64) -> ClusterMap {
             inline_max: 65_536,
             commit_interval_ms: 1000,
         }],
-        nodes: vec![Node { id: NodeId(1), name: "one".into(), nids: vec!["10.0.0.1:7011@tcp0".into()] }],
+        nodes: vec![Node {
+            id: NodeId(1),
+            name: "one".into(),
+            nids: vec!["10.0.0.1:7011@tcp0".into()],
+            rack: "r7".into(),
+        }],
         targets: vec![Target {
             id: TargetId(1),
             fs: FsId(1),
@@ -49,6 +54,7 @@ pub fn sample(version: u64) -> ClusterMap {
             root: "/a".into(),
         }],
         crls: wire::codec::Bytes(vec![0x30, 0x01, 0x00]),
+        draining: vec![MirrorId(1)],
     }
 }
 

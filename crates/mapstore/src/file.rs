@@ -27,7 +27,19 @@ const FILE_BYTES_MAX: u64 = 8 << 20;
 pub struct FileStore {
     dir: PathBuf,
     state: Mutex<State>,
-    _lock: File,
+    _lock: Lock,
+}
+
+/// The lock of a directory, released when dropped.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a child that another thread has just forked shares the open file until it calls exec.
+        // A failure changes nothing: the kernel releases the lock with the last descriptor.
+        let _ = self.0.unlock();
+    }
 }
 
 #[derive(Debug)]
@@ -53,6 +65,20 @@ impl FileStore {
         let (map, warning) = recover(dir)?;
         let state = Mutex::new(State { map, is_doubtful: false, warning });
         Ok(FileStore { dir: dir.to_path_buf(), state, _lock: lock })
+    }
+
+    /// Makes a store with `map`, of any version, where none is: for a map that was lost or moved.
+    pub fn make(dir: &Path, map: &ClusterMap) -> Result<(), StoreError> {
+        if COPIES.iter().any(|name| dir.join(name).exists()) {
+            return Err(StoreError::Taken { dir: dir.to_path_buf() });
+        }
+        let store = FileStore::open(dir)?;
+        let mut state = store.lock_state();
+        let bytes = encode(map);
+        write_copy(dir, COPIES[0], &bytes)?;
+        write_copy(dir, COPIES[1], &bytes)?;
+        state.map = map.clone();
+        Ok(())
     }
 
     /// Was a store ever opened in `dir`? Changes nothing.
@@ -136,12 +162,12 @@ fn io_error(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
     StoreError::Io { doing, path: path.to_path_buf(), source }
 }
 
-fn lock(dir: &Path) -> Result<File, StoreError> {
+fn lock(dir: &Path) -> Result<Lock, StoreError> {
     let path = dir.join(LOCK);
     let file = File::options().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(|e| io_error("opening", &path, e))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path }),
         Err(TryLockError::Error(e)) => Err(io_error("locking", &path, e)),
     }

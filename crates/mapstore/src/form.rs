@@ -2,12 +2,12 @@
 
 use types::TargetId;
 use types::crc::crc32c;
-use wire::map::{ClusterMap, Mirror, Nodemap};
+use wire::map::{ClusterMap, Mirror, Node, Nodemap};
 use wire::{Malformed, Reader, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form. Forms 1 and 2 are read as well; any other is refused.
-pub const FORM_VERSION: u16 = 3;
+/// Version of the file's form. Forms 1 to 4 are read as well; any other is refused.
+pub const FORM_VERSION: u16 = 5;
 const HEAD_LEN: usize = 32;
 
 /// The file's bytes for `map`.
@@ -52,8 +52,10 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     // The checksum has the same place in every form and was right, so this is not a flipped bit.
     let form = u16::from_le_bytes([head[8], head[9]]);
     let read: fn(&[u8]) -> Result<ClusterMap, Malformed> = match form {
-        1 => |body| read_older(body, false),
-        2 => |body| read_older(body, true),
+        1 => |body| read_older(body, 1),
+        2 => |body| read_older(body, 2),
+        3 => |body| read_older(body, 3),
+        4 => |body| read_older(body, 4),
         FORM_VERSION => ClusterMap::from_bytes,
         _ => return Err(Unreadable::OtherForm(form)),
     };
@@ -70,16 +72,24 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     }
 }
 
-/// In forms 1 and 2 a mirror's members had no states: each was the only one. Form 1 ended behind the mirrors: entries were never removed, and
-/// there were no routes and nodemaps. Form 2 ended behind the nodemaps.
-fn read_older(body: &[u8], has_tail: bool) -> Result<ClusterMap, Malformed> {
+/// In forms 1 to 4 no mirror was draining. In forms 1 to 3 nodes had no racks. In forms 1 and 2 a mirror's members had no states: each was the only one. Form 1 ended behind the
+/// mirrors: entries were never removed, and there were no routes and nodemaps. Form 2 ended behind the nodemaps, which had no roots.
+fn read_older(body: &[u8], form: u16) -> Result<ClusterMap, Malformed> {
     let mut r = Reader::new(body);
     let mut map = ClusterMap::empty();
     map.version = Wire::get(&mut r)?;
     map.file_systems = Wire::get(&mut r)?;
-    map.nodes = Wire::get(&mut r)?;
-    map.targets = Wire::get(&mut r)?;
     for _ in 0..u32::get(&mut r)? {
+        let (id, name, nids) = (Wire::get(&mut r)?, Wire::get(&mut r)?, Wire::get(&mut r)?);
+        let rack = if form >= 4 { Wire::get(&mut r)? } else { String::new() };
+        map.nodes.push(Node { id, name, nids, rack });
+    }
+    map.targets = Wire::get(&mut r)?;
+    if form >= 3 {
+        map.mirrors = Wire::get(&mut r)?;
+    }
+    let alone = if form < 3 { u32::get(&mut r)? } else { 0 };
+    for _ in 0..alone {
         let (id, fs, is_mdt, epoch) =
             (Wire::get(&mut r)?, Wire::get(&mut r)?, bool::get(&mut r)?, Wire::get(&mut r)?);
         let (members, primary) = (Vec::<TargetId>::get(&mut r)?, TargetId::get(&mut r)?);
@@ -88,9 +98,13 @@ fn read_older(body: &[u8], has_tail: bool) -> Result<ClusterMap, Malformed> {
             _ => return Err(Malformed("members of a mirror")),
         }
     }
-    if has_tail {
+    if form >= 2 {
         map.ids_used = Wire::get(&mut r)?;
         map.routes = Wire::get(&mut r)?;
+    }
+    if form >= 3 {
+        (map.nodemaps, map.crls) = (Wire::get(&mut r)?, Wire::get(&mut r)?);
+    } else if form == 2 {
         for _ in 0..u32::get(&mut r)? {
             map.nodemaps.push(nodemap_of_form_2(&mut r)?);
         }
@@ -143,15 +157,15 @@ mod tests {
 
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
-        "53545249414d4150030000000000000007000000000000006b0100008984235e07000000000000000100000001000000",
+        "53545249414d41500500000000000000070000000000000079010000e49c787307000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
-        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
-        "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
-        "000000010000000100000001000000010200000001000000010000000201000000040000000500000000000000060000",
-        "00070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000000100000003",
-        "0000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e30",
-        "2f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000010000000200",
-        "00002f6103000000300100",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030020000",
+        "0072370100000001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000",
+        "010000004000000000010000000100000001000000010200000001000000010000000201000000040000000500000000",
+        "00000006000000070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000",
+        "0001000000030000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b0000003130",
+        "2e312e302e302f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000",
+        "01000000020000002f61030000003001000100000001000000",
     ];
 
     #[test]
@@ -161,12 +175,16 @@ mod tests {
             let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
             (0..hex.len()).step_by(2).map(byte).collect()
         };
-        let mut second = sample(7);
+        let mut fourth = sample(7);
+        fourth.draining.clear();
+        let mut third = fourth.clone();
+        third.nodes.iter_mut().for_each(|node| node.rack.clear());
+        let mut second = third.clone();
         second.nodemaps.iter_mut().for_each(|nodemap| nodemap.root.clear());
         second.crls = Bytes::default();
         let first =
             ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..second.clone() };
-        for (golden, want) in [(GOLDEN_1, first), (GOLDEN_2, second)] {
+        for (golden, want) in [(GOLDEN_1, first), (GOLDEN_2, second), (GOLDEN_3, third), (GOLDEN_4, fourth)] {
             let bytes = bytes(golden);
             assert_eq!(decode(&bytes), Ok(want));
             assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
@@ -192,6 +210,32 @@ mod tests {
         "070000000100000004000000746370311200000031302e302e302e393a37303230407463703001000000010000000300",
         "00006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e302f",
         "3136000101feff0000fdff000001000000e8030000881300000a00000001000000640000005802000001000000",
+    ];
+
+    /// A file of the release before racks.
+    const GOLDEN_3: &[&str] = &[
+        "53545249414d4150030000000000000007000000000000006b0100008984235e07000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030010000",
+        "0001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000010000004000",
+        "000000010000000100000001000000010200000001000000010000000201000000040000000500000000000000060000",
+        "00070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000000100000003",
+        "0000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b00000031302e312e302e30",
+        "2f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000010000000200",
+        "00002f6103000000300100",
+    ];
+
+    /// A file of the release before drained OSTs.
+    const GOLDEN_4: &[&str] = &[
+        "53545249414d41500400000000000000070000000000000071010000068735e607000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030020000",
+        "0072370100000001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000",
+        "010000004000000000010000000100000001000000010200000001000000010000000201000000040000000500000000",
+        "00000006000000070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000",
+        "0001000000030000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b0000003130",
+        "2e312e302e302f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000",
+        "01000000020000002f6103000000300100",
     ];
 
     #[test]

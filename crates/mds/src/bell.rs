@@ -10,6 +10,7 @@ pub struct Bells {
     pub flush: Bell,
     pub checkpoint: Bell,
     pub purge: Bell,
+    pub verify: Bell,
     /// Too many leaves in memory cannot be evicted before a checkpoint.
     pub unwritten: AtomicBool,
 }

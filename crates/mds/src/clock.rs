@@ -18,8 +18,7 @@ pub struct MachineClock;
 
 impl Clock for MachineClock {
     fn boot_ms(&self) -> u64 {
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000
+        pair::Clock::boot_ms(&pair::MachineClock)
     }
     fn wall(&self) -> Time {
         SystemTime::now().into()

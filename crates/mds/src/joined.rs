@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use disk::volume::Volume;
 use net::Fabric;
 use types::{Code, Fault, FsId, MirrorId, Shard, TargetId, Uuid};
 use wire::map::{ClusterMap, Target};
@@ -27,6 +28,10 @@ pub struct Joined {
     pub commit_interval: Duration,
     /// Mirrors that layouts may name, in id order.
     pub ost_mirrors: Vec<MirrorId>,
+    /// The index of each.
+    pub ost_indexes: Vec<u32>,
+    /// Those of all file systems that get no new objects.
+    pub draining: Vec<MirrorId>,
     /// False if the map says that an OST of the file system is down.
     pub are_osts_up: bool,
     /// The target that orders writes of each OST mirror.
@@ -43,7 +48,8 @@ impl Joined {
             Fault::new(Code::NotFound, format!("file system {fs} is not in the cluster map {}", map.version))
         })?;
         let mirrors = map.ost_mirrors(fs);
-        let is_down = |t: &Target| t.fs == fs && !t.is_mdt && t.state == mgmt::STATE_DOWN;
+        // Of a mirror of two, the other member goes on.
+        let is_down = |t: &Target| t.state == mgmt::STATE_DOWN;
         Ok(Joined {
             version: map.version,
             fs,
@@ -53,7 +59,12 @@ impl Joined {
             inline_max: system.inline_max,
             commit_interval: Duration::from_millis(system.commit_interval_ms.max(1) as u64),
             ost_mirrors: mirrors.iter().map(|m| m.id).collect(),
-            are_osts_up: !map.targets.iter().any(is_down),
+            ost_indexes: mirrors
+                .iter()
+                .map(|m| map.target(m.primary).map_or(u32::MAX, |t| t.index))
+                .collect(),
+            draining: map.draining.clone(),
+            are_osts_up: !mirrors.iter().any(|m| map.target(m.primary).is_some_and(is_down)),
             primaries: mirrors.iter().map(|m| (m.id, m.primary)).collect(),
             last_removed: map.ids_used.mirror,
             nodemaps: Arc::new(mgmt::nodemap::in_order(map)),
@@ -76,38 +87,11 @@ impl Core {
             )
         })?;
         let joined = Joined::new(&reply.map, me.fs, shard_of(reply.index)?, fabric)?;
-        self.take_identity(reply, joined.fs_uuid)?;
+        take_identity(&self.volume, reply, joined.fs_uuid)?;
+        self.note_mirror(&reply.map);
         self.executor.lead().ids.set_shard(joined.shard);
         self.epoch.fetch_max(reply.epoch.0, Ordering::Relaxed);
         self.joined.store(Some(Arc::new(joined)));
-        Ok(())
-    }
-
-    /// The first registration gives the target its identity. Later ones must agree with it.
-    fn take_identity(&self, reply: &RegisterReply, fs_uuid: Uuid) -> Result<(), Fault> {
-        let mut label = self.volume.label();
-        let is_new = label.target == TargetId(0);
-        let is_other_fs = label.fs_uuid != Uuid::default() && label.fs_uuid != fs_uuid;
-        if is_other_fs || (!is_new && label.target != reply.target) {
-            return Err(Fault::new(
-                Code::Invalid,
-                format!(
-                    "this device is target {} of file system {}, but was registered as target {} of {fs_uuid}; \
-                     give the device that belongs here, or format it anew",
-                    label.target, label.fs_uuid, reply.target
-                ),
-            ));
-        }
-        let old = label.clone();
-        label.target = reply.target;
-        label.index = reply.index;
-        label.mirror = reply.mirror;
-        label.epoch = reply.epoch;
-        label.fs_uuid = fs_uuid;
-        if label != old {
-            self.volume.set_label(label).map_err(|e| self.volume_fault(e))?;
-        }
-        debug_assert_eq!(self.volume.label().target, reply.target, "the superblock has the identity");
         Ok(())
     }
 
@@ -125,6 +109,7 @@ impl Core {
                 // A flushed change needs no replay. The proof of an open in a replay was made by the former key.
                 self.bells.flush.ring();
             }
+            self.note_mirror(map);
             let mirror = map.mirror(self.volume.label().mirror);
             self.epoch.fetch_max(mirror.map_or(0, |m| m.epoch.0), Ordering::Relaxed);
             self.purged.on_new_map();
@@ -136,9 +121,52 @@ impl Core {
         Ok(())
     }
 
+    /// Clients of a member that is not the primary any more are told to fetch the map.
+    fn note_mirror(&self, map: &ClusterMap) {
+        let label = self.volume.label();
+        let primary = map.mirror(label.mirror).map(|mirror| mirror.primary);
+        self.pair.note_map(primary.is_some_and(|primary| primary != label.target));
+    }
+
     pub fn joined(&self) -> Result<Arc<Joined>, Fault> {
         self.joined.load_full().ok_or_else(not_joined)
     }
+}
+
+/// The first registration gives the target its identity. Later ones must agree with it.
+pub fn take_identity(volume: &Volume, reply: &RegisterReply, fs_uuid: Uuid) -> Result<(), Fault> {
+    let mut label = volume.label();
+    let is_new = label.target == TargetId(0);
+    let is_other_fs = label.fs_uuid != Uuid::default() && label.fs_uuid != fs_uuid;
+    if is_other_fs || (!is_new && label.target != reply.target) {
+        return Err(Fault::new(
+            Code::Invalid,
+            format!(
+                "this device is target {} of file system {}, but was registered as target {} of {fs_uuid}; \
+                 give the device that belongs here, or format it anew",
+                label.target, label.fs_uuid, reply.target
+            ),
+        ));
+    }
+    pair::check_note_is_of(&volume.note(), label.mirror, reply.mirror)?;
+    let old = label.clone();
+    label.target = reply.target;
+    label.index = reply.index;
+    label.mirror = reply.mirror;
+    label.epoch = reply.epoch;
+    label.fs_uuid = fs_uuid;
+    if label != old {
+        volume.set_label(label)?;
+    }
+    debug_assert_eq!(volume.label().target, reply.target, "the superblock has the identity");
+    Ok(())
+}
+
+/// The uuid of the file system that a registration names.
+pub fn fs_uuid_of(reply: &RegisterReply) -> Result<Uuid, Fault> {
+    let not_there = || Fault::new(Code::NotFound, "the map that registered this target does not have it");
+    let fs = reply.map.target(reply.target).and_then(|me| reply.map.fs(me.fs));
+    fs.map(|fs| fs.uuid).ok_or_else(not_there)
 }
 
 pub fn not_joined() -> Fault {

@@ -37,23 +37,26 @@ mod tests;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 
+use ::pair::{Companion, Copied, Logged, Place, RecordPeer, Replica};
 use arc_swap::ArcSwapOption;
-use disk::volume::{Label, Volume};
+use disk::Trouble;
+use disk::volume::{Label, ReadEntry, Volume};
 use kv::Engine;
 use net::{Answer, Fabric, Service};
 use parking_lot::Mutex;
-use types::{Fault, Incarnation, SessionId, Word};
+use types::{Code, Epoch, Fault, Incarnation, Seq, SessionId, Word};
 use wire::Header;
 use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
+use wire::pair::ListLostReply;
 
 pub use clock::{Clock, MachineClock};
 pub use executor::room::usable_bytes;
 pub use judge::{Groups, MachineUsers, Squash, UserDatabase};
-pub use pair::{Companion, Shipped};
 pub use records::record;
 pub use rules::{MetaRules, Rules};
 pub use settings::Settings;
+pub use start::fill::{fill, keep_note_on, note_on};
 pub use start::format::FormatSpec;
 pub use start::standby::Standby;
 pub use upkeep::backup;
@@ -63,7 +66,7 @@ use joined::Joined;
 use records::{kept, look};
 use sessions::{Sessions, below, grace, leases, locks, makers, shared};
 use start::workers::Workers;
-use upkeep::{check, purge};
+use upkeep::{check, hold, purge, verify, whole};
 
 /// The engine below the executor; no other place names one. Tests of this crate use an engine that has no record in memory before it was
 /// asked for, so that every read shows that it starts over.
@@ -79,11 +82,11 @@ pub struct Mdt {
 }
 
 /// State that serving threads and background threads share.
-/// Locks are taken in this order (`pair.rs` has its own): `checking` or `copying`, `ending`, `checkpointing` or `reserving`, the executor.
+/// Locks are taken in this order: `checking`, `copying`, `giving` or `verifier`, `ending`, `checkpointing` or `reserving`, the executor, `hold`.
 pub(crate) struct Core {
     /// Itself, for answers that come later.
     me: Weak<Core>,
-    volume: Volume,
+    volume: Arc<Volume>,
     kv: Records,
     executor: execute::Executor,
     sessions: Sessions,
@@ -128,8 +131,15 @@ pub(crate) struct Core {
     /// The backup in progress.
     copying: Mutex<Option<backup::Copy>>,
     grace: grace::Grace,
-    /// The other member of this MDT's mirror, if it has one.
-    pair: pair::Pair,
+    /// The part of the log that the mirror's other member still needs.
+    hold: Mutex<Option<hold::Hold>>,
+    /// The copy of the whole content in progress.
+    giving: Mutex<Option<whole::Giving>>,
+    copies: AtomicU64,
+    /// The comparison with the mirror's other member.
+    verifier: verify::Verifier,
+    /// The mirror of this MDT, if it has one.
+    pair: crate::pair::Pair,
 }
 
 impl Mdt {
@@ -161,25 +171,18 @@ impl Mdt {
         self.core.end_revoked(is_revoked);
     }
 
-    /// From here on the MDT is the primary of a mirror: entries are committed once `companion` has them too (decision 0066). While the MDT
-    /// waits for its other member, this gives it that member again. Refused if the member lacks entries.
-    pub fn pair(&self, companion: Arc<dyn Companion>) -> Result<(), Fault> {
-        self.core.pair_with(companion)
+    /// From here on this MDT, which had no mirror, is the primary of one. `begin` gets the lines of the log with their first seqs, and the
+    /// last seq of the log; no entry comes between that and the first order.
+    pub fn set_companion(
+        &self,
+        begin: impl FnOnce(Vec<(Epoch, Seq)>, Seq) -> Result<Arc<dyn Companion>, Fault>,
+    ) -> Result<(), Fault> {
+        self.core.set_companion(begin)
     }
 
-    /// The other member was declared out. Flushes the whole log; entries are committed by this member alone from here on.
-    pub fn go_on_alone(&self) -> Result<(), Fault> {
-        self.core.go_on_alone()
-    }
-
-    /// Makes this member's log durable, and not the other one's. A member does so before it asks to go on alone.
-    pub fn flush_own(&self) -> Result<(), Fault> {
-        self.core.flush_own().map(drop)
-    }
-
-    /// True while an entry waits for the other member, so that all requests are refused with `NotReady`.
-    pub fn waits_for_companion(&self) -> bool {
-        self.core.pair.waits()
+    /// The mirror's other member, with which an administrator may compare this one.
+    pub fn set_peer(&self, peer: Arc<dyn RecordPeer>) {
+        self.core.pair.set_peer(peer);
     }
 
     /// Makes everything durable that was acknowledged so far.
@@ -192,7 +195,8 @@ impl Mdt {
         self.core.checkpoint_now()
     }
 
-    /// Stops the MDT: requests are refused with `NotReady`, and threads end. `clean` writes a checkpoint and the clean mark, so that the next
+    /// Stops the MDT: requests are refused with `NotReady`, and threads end. A request that waits for the mirror to commit its entry ends
+    /// with the companion, so the owner of a mirrored MDT ends that first. `clean` writes a checkpoint and the clean mark, so that the next
     /// start replays nothing and keeps its incarnation. A second call does nothing.
     pub fn stop(&self, clean: bool) -> Result<(), Fault> {
         self.workers.stop(&self.core);
@@ -220,6 +224,11 @@ impl Mdt {
         self.core.sharers.is_sharing()
     }
 
+    /// As the call MdtStat tells them. Errors: not joined yet, damage.
+    pub fn counters(&self) -> Result<wire::mdt::MdtStatReply, Fault> {
+        self.core.mdt_stat()
+    }
+
     /// Live sessions, for status displays: id, client name, milliseconds since the last sign of life.
     pub fn sessions(&self) -> Vec<(SessionId, String, u64)> {
         self.core.sessions.list(self.core.clock.boot_ms())
@@ -230,6 +239,48 @@ impl Service for Mdt {
     fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         self.core.serve(head, body, bulk, answer)
     }
+}
+
+/// As the member of a mirror that orders.
+impl Replica for Mdt {
+    fn keep_note(&self, note: &[u8]) -> Result<(), Fault> {
+        self.core.volume.set_note(note).map_err(|e| self.core.volume_fault(e))
+    }
+
+    fn flush(&self) -> Result<Seq, Fault> {
+        self.core.flush_own()
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        self.core.volume.trouble()
+    }
+
+    fn first(&self) -> Seq {
+        self.core.volume.first_seq()
+    }
+
+    fn entries(&self, after: Seq, bytes_max: usize) -> Result<Vec<Logged>, Fault> {
+        Ok(self.core.entries(after, bytes_max)?.into_iter().map(logged).collect())
+    }
+
+    fn append(&self, entry: &Logged) -> Result<(), Fault> {
+        let why = format!("entry {:?} came to the member that orders; restart this MDT", entry.place);
+        Err(Fault::new(Code::NotReady, why))
+    }
+
+    /// Ranges of records that the table knows to be lost.
+    fn list_lost(&self) -> Result<ListLostReply, Fault> {
+        Ok(ListLostReply { lost: self.core.kv.lost(), places: vec![] })
+    }
+
+    fn copy_out(&self, copy: u64, part: u64) -> Result<Copied, Fault> {
+        self.core.give_part(copy, part)
+    }
+}
+
+fn logged(entry: ReadEntry) -> Logged {
+    let ReadEntry { epoch: line, first, last, payload: content, .. } = entry;
+    Logged { place: Place { line, first, last }, content }
 }
 
 impl Drop for Mdt {

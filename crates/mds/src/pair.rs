@@ -1,18 +1,21 @@
-//! The other member of this MDT's mirror, as the primary sees it (decision 0066).
+//! The mirror of this MDT, as the MDT sees it while it orders (decision 0066).
 //!
-//! mds-RP1: an entry is logged by the primary, committed once the other member has it too, and only then applied, visible and answered.
-//! mds-RP2: while an entry is logged and not committed, nothing else is logged, no request is served, and no checkpoint is written. The leader
-//!     waits until the other member is back and has the entry, or until that member is declared out.
-//! mds-RP3: "flushed" means flushed by both members. A member is paired only once it has flushed what was told as flushed before, so what
-//!     clients are told never falls.
+//! mds-RP1: an entry is ordered, then logged by the primary, committed once each member that must have it has it, and only then applied,
+//!     visible and answered. A refused order leaves no entry.
+//! mds-RP2: while an entry is logged and not committed, nothing else is logged, and no checkpoint is written. Requests are refused while this
+//!     member may not serve, or an entry is under way for too long. If the commit fails, this life of the MDT ends.
+//! mds-RP10: a request that met a trouble of this member's medium is sent again, and not refused, if the other member takes over for that
+//!     trouble (pair-S11, pair-S12). A leaf that cannot be read is such a trouble.
+//! mds-RP3: "flushed" means flushed by each member that must have it. The number that clients are told never falls.
 //!
-//! An MDT without another member pays a load and a branch per entry, and the same per request and per reply.
+//! An MDT without a mirror pays a load and a branch per entry, and the same per request and per reply.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Condvar, Mutex};
-use types::{Code, Epoch, Fault, Incarnation, Seq};
+use pair::{Companion, Place, RecordPeer};
+use parking_lot::Mutex;
+use types::{Code, Epoch, Fault, Seq};
 use wire::Request;
 use wire::notice::Listen;
 use wire::session::{KeepAlive, TargetStat};
@@ -20,274 +23,257 @@ use wire::session::{KeepAlive, TargetStat};
 use crate::Core;
 use crate::executor::execute::{ExecutorState, Stop};
 
-/// A log entry on its way to the other member.
-#[derive(Clone, Copy, Debug)]
-pub struct Shipped<'a> {
-    pub epoch: Epoch,
-    /// Of the primary.
-    pub incarnation: Incarnation,
-    pub first: Seq,
-    pub ops: u32,
-    pub payload: &'a [u8],
-}
+/// An entry that is under way for longer than this holds up other requests. They are refused from then on, so that they hold no threads.
+pub const COMMIT_MS_MAX: u64 = 500;
+/// Flush marks that may come between the order of an entry and its append.
+const MARKS: u64 = 64;
 
-impl Shipped<'_> {
-    /// The seq of its last operation.
-    pub fn last(&self) -> Seq {
-        Seq((self.first.0 + u64::from(self.ops)).saturating_sub(1))
+/// Lines of a log with the first seq of each, both rising: the epochs under which its entries were ordered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines(Vec<(Epoch, Seq)>);
+
+impl Lines {
+    /// More lines are more changes of the mirror than a log lasts. A history that begins later only costs a copy of the whole content.
+    const MAX: usize = 128;
+
+    /// Notes an entry. Only a higher epoch begins a line.
+    pub fn note(&mut self, line: Epoch, first: Seq) {
+        if self.newest().is_none_or(|newest| newest < line) {
+            self.0.push((line, first));
+            let surplus = self.0.len().saturating_sub(Lines::MAX);
+            self.0.drain(..surplus);
+        }
     }
-}
 
-/// The other member. Its calls end, with a fault if need be.
-pub trait Companion: Send + Sync {
-    /// Takes the next entry. Returns its last seq, which acknowledges all entries so far. An entry that it has already is acknowledged again.
-    fn append(&self, entry: &Shipped<'_>) -> Result<Seq, Fault>;
-    /// Makes durable at least the entries up to `upto`. Returns its flushed seq.
-    fn flush(&self, upto: Seq) -> Result<Seq, Fault>;
-    /// The last seq that it has.
-    fn last_seq(&self) -> Result<Seq, Fault>;
-}
+    pub fn newest(&self) -> Option<Epoch> {
+        self.0.last().map(|(line, _)| *line)
+    }
 
-/// `flushed` of an MDT without another member.
-const ALONE: u64 = u64::MAX;
-
-pub struct Pair {
-    other: Mutex<Other>,
-    /// Signalled when `other` has changed.
-    turned: Condvar,
-    is_paired: AtomicBool,
-    waits: AtomicBool,
-    /// The other member has acknowledged all entries up to this seq.
-    has: AtomicU64,
-    /// The other member has flushed them up to this seq.
-    flushed: AtomicU64,
-    /// One flush of the other member serves all that wait for it.
-    flushing: Mutex<()>,
-    /// One change of membership at a time.
-    changing: Mutex<()>,
-    #[cfg(test)]
-    late: Mutex<Option<(Seq, u32, Vec<u8>)>>,
+    pub fn list(&self) -> Vec<(Epoch, Seq)> {
+        self.0.clone()
+    }
 }
 
 #[derive(Default)]
-struct Other {
-    companion: Option<Arc<dyn Companion>>,
-    /// Changes of `companion` so far.
-    turn: u64,
-    is_stopping: bool,
-}
-
-impl Default for Pair {
-    fn default() -> Pair {
-        Pair {
-            other: Mutex::default(),
-            turned: Condvar::new(),
-            is_paired: AtomicBool::new(false),
-            waits: AtomicBool::new(false),
-            has: AtomicU64::new(0),
-            flushed: AtomicU64::new(ALONE),
-            flushing: Mutex::default(),
-            changing: Mutex::default(),
-            #[cfg(test)]
-            late: Mutex::default(),
-        }
-    }
+pub struct Pair {
+    companion: OnceLock<Arc<dyn Companion>>,
+    /// The other member, for comparisons.
+    peer: OnceLock<Arc<dyn RecordPeer>>,
+    /// One more than the time at which the entry under way was logged; 0: there is none.
+    since_ms: AtomicU64,
+    /// All entries up to this seq are committed.
+    has: AtomicU64,
+    /// mds-RP3: the highest flushed seq that was told, or may be.
+    told: AtomicU64,
+    /// One flush of the other member at a time.
+    flushing: Mutex<()>,
+    /// By the newest map another member is the primary.
+    is_replaced: AtomicBool,
+    #[cfg(test)]
+    late: Mutex<Option<(Place, Vec<u8>)>>,
 }
 
 impl Pair {
-    pub fn waits(&self) -> bool {
-        self.waits.load(Ordering::Acquire)
+    /// Of an MDT whose log ends at `last`, with all of it applied.
+    pub fn of(companion: Option<Arc<dyn Companion>>, last: Seq) -> Pair {
+        let pair = Pair::default();
+        if let Some(companion) = companion {
+            pair.begin(companion, last, Seq(0));
+        }
+        pair
     }
 
-    /// The last seq that the other member is known to have; any seq while there is none.
+    fn begin(&self, companion: Arc<dyn Companion>, last: Seq, flushed: Seq) {
+        self.has.store(last.0, Ordering::Release);
+        self.told.store(flushed.0, Ordering::Release);
+        assert!(self.companion.set(companion).is_ok(), "the mirror of an MDT begins once in a life");
+    }
+
+    fn companion(&self) -> Option<&dyn Companion> {
+        self.companion.get().map(|companion| &**companion)
+    }
+
+    /// Once in a life.
+    pub fn set_peer(&self, peer: Arc<dyn RecordPeer>) {
+        let _ = self.peer.set(peer);
+    }
+
+    pub fn peer(&self) -> Option<Arc<dyn RecordPeer>> {
+        self.peer.get().cloned()
+    }
+
+    pub fn is_mirrored(&self) -> bool {
+        self.companion.get().is_some()
+    }
+
+    /// The last entry that is committed; 0 without a mirror.
     pub fn has(&self) -> Seq {
         Seq(self.has.load(Ordering::Acquire))
     }
 
-    fn flushed(&self) -> Seq {
-        Seq(self.flushed.load(Ordering::Acquire))
-    }
-
-    fn companion(&self) -> Option<Arc<dyn Companion>> {
-        self.other.lock().companion.clone()
-    }
-
-    fn turn_to(&self, companion: Option<Arc<dyn Companion>>) {
-        let mut other = self.other.lock();
-        self.is_paired.store(companion.is_some(), Ordering::Release);
-        other.companion = companion;
-        other.turn += 1;
-        self.turned.notify_all();
-    }
-
-    /// Ends a wait for the other member.
-    pub fn stop(&self) {
-        self.other.lock().is_stopping = true;
-        self.turned.notify_all();
-    }
-
-    /// mds-RP2: returns once the other member has the entry, or there is no other member. Fails if the MDT stops before that.
-    fn ship(&self, entry: &Shipped<'_>) -> Result<(), Fault> {
-        let done = loop {
-            let (companion, turn) = {
-                let other = self.other.lock();
-                let Some(companion) = &other.companion else { break Ok(()) };
-                (companion.clone(), other.turn)
-            };
-            let fault = match companion.append(entry) {
-                Ok(has) if has == entry.last() => {
-                    self.has.store(has.0, Ordering::Release);
-                    break Ok(());
-                }
-                Ok(has) => Fault::new(
-                    Code::Stale,
-                    format!("it has entries up to {has}, and {} is the last one", entry.last()),
-                ),
-                Err(fault) => fault,
-            };
-            tracing::warn!(seq = entry.first.0, %fault, "the MDT waits, since the other member of its mirror did not take a log entry");
-            if let Err(fault) = self.wait(turn) {
-                break Err(fault);
-            }
-        };
-        self.waits.store(false, Ordering::Release);
-        done
-    }
-
-    fn wait(&self, turn: u64) -> Result<(), Fault> {
-        let mut other = self.other.lock();
-        self.waits.store(true, Ordering::Release);
-        while other.turn == turn {
-            if other.is_stopping {
-                return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
-            }
-            self.turned.wait(&mut other);
+    /// True while an entry is under way for too long.
+    pub fn waits(&self, now_ms: u64) -> bool {
+        match self.since_ms.load(Ordering::Acquire) {
+            0 => false,
+            since => (now_ms + 1).saturating_sub(since) >= COMMIT_MS_MAX,
         }
-        Ok(())
+    }
+
+    /// By the newest map, `is_replaced`: another member is the primary.
+    pub fn note_map(&self, is_replaced: bool) {
+        self.is_replaced.store(is_replaced, Ordering::Release);
     }
 }
 
 impl Core {
-    /// mds-RP1: called between append and apply.
-    pub fn commit_at_both(&self, seat: &mut ExecutorState, first: Seq, ops: u32) -> Result<(), Stop> {
-        if !self.pair.is_paired.load(Ordering::Acquire) {
-            return Ok(());
+    /// mds-RP10: the fault that a client is told of.
+    pub fn of_member(&self, fault: Fault) -> Fault {
+        #[cfg(test)]
+        if planted::has(planted::Bug::TellsTrouble) {
+            return fault;
         }
-        let (epoch, incarnation) = (self.epoch(), self.incarnation);
-        let entry = Shipped { epoch, incarnation, first, ops, payload: &seat.payload };
+        let is_of_medium = matches!(fault.code, Code::Io | Code::Damaged | Code::NoSpace);
+        let hands_over = || self.pair.companion().is_some_and(|companion| companion.hands_over());
+        match is_of_medium && self.volume.trouble().is_some() && hands_over() {
+            true => Fault::new(Code::NotReady, fault.detail),
+            false => fault,
+        }
+    }
+
+    /// mds-RP1: the place of the entry in `seat.payload`, before it is appended; `None` without a mirror.
+    pub fn order(&self, seat: &mut ExecutorState, ops: u32) -> Result<Option<Place>, Stop> {
+        let Some(companion) = self.pair.companion() else { return Ok(None) };
+        // An entry that is ordered must be appended, so the log has room for it before.
+        let used = self.volume.log_used();
+        if !self.volume.has_room(seat.payload.len(), MARKS) {
+            return Err(Stop::LogFull { used });
+        }
+        let place = match seat.place.take() {
+            None => companion.order(ops)?,
+            Some(kept) if kept.last.0 - kept.first.0 + 1 == u64::from(ops) => kept,
+            Some(kept) => {
+                seat.closed = true;
+                let why = format!(
+                    "the place {kept:?} was given to an entry of another length; this MDT stops, and is to be opened anew"
+                );
+                return Err(Fault::new(Code::NotReady, why).into());
+            }
+        };
+        assert_eq!(place.first.0, self.volume.last_seq().0 + 1, "the mirror's sequence is the log's");
+        assert_eq!(place.last.0, place.first.0 + u64::from(ops) - 1, "a place has a seq per operation");
+        // Until it is appended: a log that is full after all keeps the place for the next attempt.
+        seat.place = Some(place);
+        Ok(Some(place))
+    }
+
+    /// mds-RP1: called between append and apply.
+    pub fn commit_at_both(&self, seat: &mut ExecutorState, place: Option<Place>) -> Result<(), Stop> {
+        let (Some(place), Some(companion)) = (place, self.pair.companion()) else { return Ok(()) };
         #[cfg(test)]
         if planted::has(planted::Bug::AnswersEarly) {
-            let late = self.pair.late.lock().replace((first, ops, seat.payload.clone()));
-            if let (Some((first, ops, payload)), Some(companion)) = (late, self.pair.companion()) {
-                let _ = companion.append(&Shipped { first, ops, payload: &payload, ..entry });
+            let late = self.pair.late.lock().replace((place, seat.payload.clone()));
+            if let Some((place, payload)) = late {
+                let _ = companion.commit(place, &payload);
             }
             return Ok(());
         }
-        self.pair.ship(&entry).map_err(|fault| {
+        self.pair.since_ms.store(self.clock.boot_ms() + 1, Ordering::Release);
+        let done = companion.commit(place, &seat.payload);
+        self.pair.since_ms.store(0, Ordering::Release);
+        if let Err(fault) = done {
+            tracing::warn!(seq = place.first.0, %fault, "this MDT stops, since its mirror did not commit a log entry; it is opened anew");
             // The log has the entry, and the state must not: it may be cut. So this life ends here.
             (seat.closed, seat.is_behind) = (true, true);
-            Stop::Refused(fault)
-        })
+            return Err(Stop::Refused(fault));
+        }
+        self.pair.has.store(place.last.0, Ordering::Release);
+        Ok(())
     }
 
     /// mds-RP2: refuses all requests but those that only show that both sides live.
-    pub fn check_committing(&self, call: u16) -> Result<(), Fault> {
-        if !self.pair.waits() || matches!(call, KeepAlive::CALL | Listen::CALL | TargetStat::CALL) {
+    pub fn check_mirror(&self, call: u16) -> Result<(), Fault> {
+        if matches!(call, KeepAlive::CALL | Listen::CALL | TargetStat::CALL) || self.may_serve() {
             return Ok(());
         }
-        Err(Fault::new(Code::NotReady, "this MDT waits for the other member of its mirror; try again"))
+        match self.pair.is_replaced.load(Ordering::Acquire) {
+            // The client fetches the map.
+            true => Err(Fault::new(
+                Code::Moved,
+                "another member of this MDT's mirror is its primary now; fetch the map, and try again there",
+            )),
+            false => Err(Fault::new(Code::NotReady, "this MDT waits for its mirror; try again")),
+        }
     }
 
-    /// mds-RP3: entries up to here are durable, at both members of a pair.
+    /// False while this member of a mirror must not answer from its state, or an entry is under way for too long.
+    pub fn may_serve(&self) -> bool {
+        let Some(companion) = self.pair.companion() else { return true };
+        companion.serves() && !self.pair.waits(self.clock.boot_ms())
+    }
+
+    /// mds-RP3: entries up to here are durable, at each member of a mirror that must have them.
     pub fn flushed_seq(&self) -> Seq {
         let own = self.volume.flushed_seq();
+        let Some(companion) = self.pair.companion() else { return own };
         #[cfg(test)]
         if planted::has(planted::Bug::TellsTheLarger) {
             return own;
         }
-        own.min(self.pair.flushed())
+        let (now, told) = (own.min(companion.flushed()).0, self.pair.told.load(Ordering::Acquire));
+        if now > told { Seq(self.pair.told.fetch_max(now, Ordering::AcqRel).max(now)) } else { Seq(told) }
     }
 
-    /// The last seq of the log; of a pair, the last one that both members have.
+    /// The last seq of the log; of a mirror, the last one that is committed.
     pub fn committed_seq(&self) -> Seq {
-        match self.pair.is_paired.load(Ordering::Acquire) {
-            true => self.pair.has(),
-            false => self.volume.last_seq(),
+        match self.pair.companion() {
+            Some(_) => self.pair.has(),
+            None => self.volume.last_seq(),
         }
     }
 
-    /// Makes the own log durable, with an entry that waits.
+    /// Makes the own log durable, with an entry that is not committed yet.
     pub fn flush_own(&self) -> Result<Seq, Fault> {
         self.volume.flush().map_err(|e| self.volume_fault(e))
     }
 
-    /// Makes durable what was committed so far, at both members.
+    /// Makes durable what was committed so far, at each member that must have it.
     pub fn flush(&self) -> Result<Seq, Fault> {
         let want = self.pair.has();
-        let own = self.flush_own()?;
+        self.flush_own()?;
         self.flush_other(want)?;
-        Ok(own.min(self.pair.flushed()))
+        Ok(self.flushed_seq())
     }
 
-    /// Has the other member flush at least the entries up to `want`, which it has.
+    /// Has the other member flush at least the entries up to `want`. They are committed, and the own log has been flushed up to there.
     pub fn flush_other(&self, want: Seq) -> Result<(), Fault> {
-        if self.pair.flushed() >= want {
-            return Ok(());
+        let Some(companion) = self.pair.companion() else { return Ok(()) };
+        if companion.flushed() < want {
+            // One flush of the other member serves all that wait for it.
+            let _one = self.pair.flushing.lock();
+            if companion.flushed() < want {
+                companion.flush(want)?;
+            }
         }
-        let _one = self.pair.flushing.lock();
-        let Some(companion) = self.pair.companion().filter(|_| self.pair.flushed() < want) else {
-            return Ok(());
-        };
-        self.flush_at(&*companion, want)
-    }
-
-    fn flush_at(&self, companion: &dyn Companion, want: Seq) -> Result<(), Fault> {
-        let flushed = companion.flush(want)?;
-        if flushed < want {
-            let why = format!("the other member of this MDT's mirror flushed up to {flushed}, not {want}");
-            return Err(Fault::new(Code::NotReady, format!("{why}; try again")));
-        }
-        self.pair.flushed.fetch_max(flushed.0, Ordering::AcqRel);
+        assert!(want <= self.volume.flushed_seq(), "the own log is flushed first");
+        self.pair.told.fetch_max(want.0, Ordering::AcqRel);
         Ok(())
     }
 
-    pub fn pair_with(&self, companion: Arc<dyn Companion>) -> Result<(), Fault> {
-        let _one = self.pair.changing.lock();
-        if self.pair.is_paired.load(Ordering::Acquire) {
-            // The leader may wait, so leadership is not asked for. If this member lacks an entry it refuses the next one (mds-RP4).
-            let _flushing = self.pair.flushing.lock();
-            self.flush_at(&*companion, self.pair.flushed())?;
-            self.pair.turn_to(Some(companion));
-            return Ok(());
-        }
-        // An MDT without another member does not wait in `commit`. No entry comes between the comparison and the pairing.
+    /// An MDT without a mirror gets one. `begin` gets the lines of the log and its last seq; no entry comes until the companion orders.
+    pub fn set_companion(
+        &self,
+        begin: impl FnOnce(Vec<(Epoch, Seq)>, Seq) -> Result<Arc<dyn Companion>, Fault>,
+    ) -> Result<(), Fault> {
         let seat = self.executor.lead();
         seat.check_open()?;
-        let (own, theirs) = (self.volume.last_seq(), companion.last_seq()?);
-        if own != theirs {
-            let why = format!(
-                "the other member of this MDT's mirror has entries up to {theirs}, this one up to {own}"
-            );
-            return Err(Fault::new(Code::Stale, format!("{why}; resync it")));
+        if self.pair.companion().is_some() {
+            return Err(Fault::new(Code::Invalid, "this MDT has its place in a mirror already; restart it"));
         }
-        let flushed = companion.flush(own)?;
-        if flushed < own {
-            return Err(Fault::new(
-                Code::NotReady,
-                format!("the other member flushed up to {flushed}, not {own}; try again"),
-            ));
-        }
-        self.pair.has.store(own.0, Ordering::Release);
-        self.pair.flushed.store(flushed.0, Ordering::Release);
-        self.pair.turn_to(Some(companion));
-        Ok(())
-    }
-
-    pub fn go_on_alone(&self) -> Result<(), Fault> {
-        let _one = self.pair.changing.lock();
-        self.flush_own()?;
-        self.pair.flushed.store(ALONE, Ordering::Release);
-        self.pair.turn_to(None);
+        // mds-E5, the exception: all that was told as flushed stays below what the mirror tells.
+        let flushed = self.flush_own()?;
+        let last = self.volume.last_seq();
+        assert_eq!(flushed, last, "no entry comes while this thread leads");
+        self.pair.begin(begin(seat.lines.list(), last)?, last, flushed);
         Ok(())
     }
 }
@@ -306,7 +292,13 @@ pub mod planted {
         /// "Flushed" means flushed by the primary.
         TellsTheLarger,
         TakesGaps,
+        /// A standby's checkpoint runs on the thread that appends.
+        ChecksInline,
+        /// A standby compares a state of other entries.
+        ComparesAnyState,
         KeepsIncarnation,
+        /// A client is told of a medium's trouble though the other member takes over.
+        TellsTrouble,
     }
 
     thread_local! {

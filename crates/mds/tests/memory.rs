@@ -53,7 +53,7 @@ fn registered() -> RegisterReply {
     let map = ClusterMap {
         version: 1,
         file_systems: vec![file_system],
-        nodes: vec![Node { id: node, name: "node".into(), nids: vec![] }],
+        nodes: vec![Node { id: node, name: "node".into(), nids: vec![], rack: String::new() }],
         targets: vec![mdt],
         mirrors: vec![Mirror::alone(mirror, fs, true, epoch, target)],
         ..ClusterMap::empty()

@@ -13,9 +13,9 @@ use wire::{Request, Wire};
 use crate::judge::Claimed;
 use crate::{Ctx, Txn, View};
 use crate::{
-    accessed, below, create, fallocate, flags, getattr, grow, inline, link, lookup, mkdir, open, path_of,
-    readdir, readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tail, tmpfile, truncate,
-    unlink, xattr,
+    accessed, below, create, fallocate, flags, getattr, grow, inline, link, lookup, migrate, mkdir, open,
+    path_of, readdir, readlink, reap, rename, rmdir, scan, setattr, settle, stripe, symlink, tail, tmpfile,
+    truncate, unlink, xattr,
 };
 
 /// Usual size of a reply in bytes: an inode and a few more fields.
@@ -29,7 +29,7 @@ macro_rules! table {
 const CALLS: &[(u16, bool)] = table! {
     Lookup GetAttr SetAttr Create MakeDir Symlink Link Unlink RemoveDir Rename ReadLink ReadDir GetXattr SetXattr RemoveXattr
     ListXattr Open Release ReadInline Grow Switch Settle Truncate SetStripe GetStripe PathOf Scan SetFlags Tmpfile
-    OpenRead CreateWith WriteInline GetAttrs PathsOf MoveTail AllocateInline SeekInline Enter Accessed
+    OpenRead CreateWith WriteInline GetAttrs PathsOf MoveTail Migrate CutOver DropPending Repoint AllocateInline SeekInline Enter Accessed
 };
 
 /// The lowest number of a metadata call. All of them lie within the length of `KINDS`.
@@ -81,6 +81,10 @@ pub fn mutate(
         Grow::CALL => answer(body, |r| grow::grow(ctx, txn, r)),
         Switch::CALL => answer(body, |r| grow::switch(ctx, txn, r)),
         MoveTail::CALL => answer(body, |r| tail::move_tail(ctx, txn, r)),
+        Migrate::CALL => answer(body, |r| migrate::migrate(ctx, txn, r)),
+        CutOver::CALL => answer(body, |r| migrate::cut_over(ctx, txn, r)),
+        DropPending::CALL => answer(body, |r| migrate::drop_pending(ctx, txn, r)),
+        Repoint::CALL => answer(body, |r| migrate::repoint(ctx, txn, r)),
         Settle::CALL => answer(body, |r| settle::settle(ctx, txn, r)),
         Truncate::CALL => answer_as(ctx, body, |r| truncate::truncate(ctx, txn, r)),
         SetStripe::CALL => answer_as(ctx, body, |r| stripe::set_stripe(ctx, txn, r)),

@@ -79,7 +79,7 @@ pub fn change_record(txn: &mut dyn Txn, inode: &mut InodeRecord, in_section: boo
 }
 
 /// Abandons a layout that was assigned but never switched to: its objects, if there are any, go to the purge list.
-fn give_up(txn: &mut dyn Txn, inode: &mut InodeRecord) {
+pub(crate) fn give_up(txn: &mut dyn Txn, inode: &mut InodeRecord) {
     if let Some(pending) = inode.pending.take() {
         reap::bury(txn, inode.fid(), &pending);
     }
@@ -89,7 +89,8 @@ pub fn switch(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: Switch) -> Result<SwitchRep
     ctx.need_proof(req.held.as_ref(), req.fid, RIGHT_WRITE)?;
     let mut inode = load_inode(txn, req.fid)?;
     let mut layout = match inode.pending.take() {
-        Some(pending) if pending.generation == req.generation => pending,
+        // The pending layout of a file with objects belongs to a migration, which ends by `CutOver`.
+        Some(pending) if pending.generation == req.generation && inode.layout.is_none() => pending,
         _ => {
             return Err(Fault::new(
                 Code::Stale,

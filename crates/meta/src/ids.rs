@@ -123,7 +123,7 @@ fn attrs_of(
         Lookup GetAttr SetAttr MakeDir Symlink Link SetFlags => |r| [&mut r.attr];
         Unlink RemoveDir WriteInline AllocateInline Settle => |r| [&mut r.attr];
         Create => |r| [&mut r.open.inode.attr];
-        CreateWith Open Tmpfile Grow Switch MoveTail Truncate GetStripe => |r| [&mut r.inode.attr];
+        CreateWith Open Tmpfile Grow Switch MoveTail Migrate CutOver Repoint Truncate GetStripe => |r| [&mut r.inode.attr];
         OpenRead => |r| r.open.iter_mut().map(|open| &mut open.inode.attr);
         Enter => |r| r.open.iter_mut().map(|open| &mut open.inode.attr);
         Rename => |r| r.replaced.iter_mut().map(|gone| &mut gone.attr);

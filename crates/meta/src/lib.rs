@@ -31,6 +31,7 @@ pub mod lookup;
 mod make;
 #[cfg(any(test, feature = "model"))]
 pub mod mem;
+pub mod migrate;
 pub mod mkdir;
 #[cfg(any(test, feature = "model"))]
 pub mod model;
@@ -53,7 +54,7 @@ pub mod set_acl;
 pub mod setattr;
 pub mod settle;
 pub mod sharing;
-mod stretch;
+pub mod stretch;
 pub mod stripe;
 pub mod symlink;
 pub mod tail;
@@ -128,6 +129,10 @@ pub struct Ctx<'a> {
     pub inline_max: u32,
     /// OST mirrors in id order, which layouts may name.
     pub ost_mirrors: &'a [MirrorId],
+    /// The index of each of these, as `stria df` shows it; empty: their places in the list.
+    pub ost_indexes: &'a [u32],
+    /// Those that get no new objects while there are others.
+    pub draining: &'a [MirrorId],
     pub shard: Shard,
     pub epoch: Epoch,
     /// Makes a capability for `(fid, generation, rights, lease counter)`.

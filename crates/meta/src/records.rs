@@ -49,7 +49,7 @@ pub struct InodeRecord {
     pub parents: Vec<Parent>,
     /// `None`: inline, or not a regular file.
     pub layout: Option<Layout>,
-    /// Assigned by `Grow`, not switched to yet (rule meta-O4).
+    /// Assigned by `Grow` (rule meta-O4) or `Migrate` (meta-M1), not switched to yet.
     pub pending: Option<Layout>,
     pub spec: Option<StripeSpec>,
     /// The target of a symlink.

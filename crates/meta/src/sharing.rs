@@ -23,6 +23,8 @@ pub trait Sharing {
     fn written_elsewhere(&self, fid: Fid) -> bool;
     /// True if another session holds a lease of its content.
     fn leased_elsewhere(&self, fid: Fid) -> bool;
+    /// The asking session holds the exclusive lease of the file's content with this token.
+    fn holds_alone(&self, fid: Fid, token: u64) -> bool;
     /// Changes when earlier hints are no longer reliable: a session was evicted, or the MDT restarted.
     fn era(&self) -> u64;
     /// The common lease counter of all sessions, so that they do not fence each other; `None`: the caller assigns one by `set_lease`.

@@ -1,4 +1,4 @@
-//! Describes the content of a range of keys, for people.
+//! Describes records by their keys, for people: a range of them, or one.
 
 use types::{Fid, Key};
 
@@ -44,6 +44,43 @@ pub fn of(first: &Key, end: &Key) -> String {
     (from..=to).filter(has_any).map(of_kind).collect::<Vec<_>>().join(", ")
 }
 
+/// One record, and its file or directory.
+pub fn record(key: &Key) -> (String, Option<Fid>) {
+    let number = |at: usize| {
+        let bytes = key.as_bytes().get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    };
+    let short = |at: usize| {
+        let bytes = key.as_bytes().get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    };
+    let of_file = match kind(key) {
+        ENTRY => "a name in directory",
+        keys::INODE => "inode",
+        keys::INLINE => "inline content of",
+        keys::XATTRS => "extended attributes of",
+        keys::ORPHAN => "the mark of open unlinked file",
+        keys::DEAD => "the mark of removed file",
+        keys::COUNTS => "counts of directory",
+        keys::PENDING => "pending counts of directory",
+        _ => "",
+    };
+    if let Some(fid) = keys::parse_fid(key).filter(|_| !of_file.is_empty()) {
+        return (format!("{of_file} {:#x}", fid.0), Some(fid));
+    }
+    let words = match kind(key) {
+        keys::SESSION => format!("session {}", number(1)),
+        keys::SLOT => format!("slot {} of session {}", short(9), number(1)),
+        keys::COUNTER => "a counter of ids".into(),
+        keys::TOTAL => "the count of inodes".into(),
+        keys::CHANGE => format!("change {} of the changelog", number(1)),
+        keys::CONSUMER => format!("consumer {} of the changelog", short(1)),
+        GIVEN_UP => "abandoned ranges".into(),
+        _ => format!("record {key:?}"),
+    };
+    (words, None)
+}
+
 /// The directory, if all keys of the range are entries of one.
 pub fn directory(first: &Key, end: &Key) -> Option<Fid> {
     let dir = |key: &Key| keys::parse_fid(key).filter(|_| kind(key) == ENTRY);
@@ -57,6 +94,19 @@ fn kind(key: &Key) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_told_by_its_kind_and_number() {
+        let (told, fid) = (|key: Key| record(&key).0, Fid(0x1_0010));
+        assert_eq!(record(&keys::entry(fid, 7 << 8, 1)), ("a name in directory 0x10010".into(), Some(fid)));
+        assert_eq!(record(&keys::counts(fid)), ("counts of directory 0x10010".into(), Some(fid)));
+        assert_eq!(told(keys::slot(types::SessionId(9), 3)), "slot 3 of session 9");
+        assert_eq!(told(keys::change(70)), "change 70 of the changelog");
+        assert_eq!(told(keys::consumer(5)), "consumer 5 of the changelog");
+        // Keys of other forms.
+        assert!(told(Key::new(&[ENTRY, 3]).unwrap()).starts_with("record "));
+        assert_eq!(told(Key::new(&[keys::SESSION]).unwrap()), "session 0");
+    }
 
     #[test]
     fn a_stretch_is_told_by_kinds_and_fids() {

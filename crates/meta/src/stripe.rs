@@ -30,7 +30,7 @@ pub fn set_stripe(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: SetStripe) -> Result<Em
         _ => return Err(Fault::new(Code::Invalid, "only directories and regular files have striping")),
     }
     if let Some(spec) = &req.spec {
-        validate(spec, ctx.ost_mirrors.len())?;
+        validate(ctx, spec)?;
     }
     inode.spec = req.spec;
     inode.attr.ctime = req.now;
@@ -58,7 +58,7 @@ pub fn inline_max(ctx: &Ctx<'_>, inode: &InodeRecord) -> u32 {
     inode.spec.as_ref().and_then(|s| s.inline_max).unwrap_or(ctx.inline_max)
 }
 
-fn validate(spec: &StripeSpec, osts: usize) -> Result<(), Fault> {
+fn validate(ctx: &Ctx<'_>, spec: &StripeSpec) -> Result<(), Fault> {
     let refuse = |why: String| Err(Fault::new(Code::Invalid, why));
     if spec.components.len() > types::layout::COMPONENTS_MAX {
         return refuse(format!(
@@ -82,8 +82,9 @@ fn validate(spec: &StripeSpec, osts: usize) -> Result<(), Fault> {
                 c.end
             ));
         }
-        if c.start != ALL && c.start as usize >= osts {
-            return refuse(format!("OST index {}: there are {osts} OSTs", c.start));
+        if c.start != ALL && named(ctx, c.start).is_none() {
+            let osts = ctx.ost_mirrors.len();
+            return refuse(format!("OST index {}: there are {osts} OSTs, and none of this index", c.start));
         }
         start = c.end;
     }
@@ -94,7 +95,7 @@ fn effective_size(c: &StripeComponent) -> u32 {
     if c.stripe_size == 0 { STRIPE_SIZE } else { c.stripe_size }
 }
 
-/// The layout of a file that needs objects. Deterministic in `(fid, spec, OSTs, avoid)`, so that a replay gives the same.
+/// The layout of a file that needs objects. Deterministic in `(fid, spec, OSTs, draining ones, avoid)`, so that a replay gives the same.
 ///
 /// The first stripe lies on OST `fid mod n`, so successive files use all OSTs in turn. Each further component begins after the last OST
 /// of the one before.
@@ -129,21 +130,28 @@ pub fn wanted(spec: Option<&StripeSpec>) -> Vec<StripeComponent> {
     wanted
 }
 
+/// The OSTs that new objects may lie on: those that are not draining, or all if there is no other.
+pub fn open_osts(ctx: &Ctx<'_>) -> Vec<MirrorId> {
+    let open: Vec<MirrorId> = ctx.ost_mirrors.iter().filter(|m| !ctx.draining.contains(m)).copied().collect();
+    if open.is_empty() { ctx.ost_mirrors.to_vec() } else { open }
+}
+
 /// Makes components as wanted. Mirrors in `avoid` are used only where the specification names the first OST, or if there are no others.
-/// There must be an OST.
+/// Draining ones are left out (meta-M4): in place of one that the specification names comes the next OST. There must be an OST.
 pub fn lay(ctx: &Ctx<'_>, fid: Fid, wanted: &[StripeComponent], avoid: &[MirrorId]) -> Vec<Component> {
-    let all = ctx.ost_mirrors;
+    let all = &open_osts(ctx);
     let roomy: Vec<MirrorId> = all.iter().filter(|m| !avoid.contains(m)).copied().collect();
     let roomy = if roomy.is_empty() { all } else { &roomy };
     let mut at = (fid.counter() % roomy.len() as u64) as usize;
     let mut components = Vec::with_capacity(wanted.len());
     for c in wanted {
-        let osts = match is_pinned(ctx, c) {
+        let osts: &[MirrorId] = match is_pinned(ctx, c) {
             true => all,
             false => roomy,
         };
-        if is_pinned(ctx, c) {
-            at = c.start as usize;
+        if let Some(first) = named(ctx, c.start) {
+            // Mirrors are in id order.
+            at = all.partition_point(|m| *m < first);
         }
         let count = match c.stripe_count {
             0 => 1,
@@ -165,5 +173,15 @@ pub fn lay(ctx: &Ctx<'_>, fid: Fid, wanted: &[StripeComponent], avoid: &[MirrorI
 
 /// True if the specification names the first OST of the component.
 pub fn is_pinned(ctx: &Ctx<'_>, c: &StripeComponent) -> bool {
-    c.start != ALL && (c.start as usize) < ctx.ost_mirrors.len()
+    named(ctx, c.start).is_some()
+}
+
+/// The OST of an index. OSTs register in any order, and some are removed: an index is no place in the list.
+fn named(ctx: &Ctx<'_>, index: u16) -> Option<MirrorId> {
+    let place = match ctx.ost_indexes {
+        _ if index == ALL => return None,
+        [] => usize::from(index),
+        indexes => indexes.iter().position(|own| *own == u32::from(index))?,
+    };
+    ctx.ost_mirrors.get(place).copied()
 }

@@ -50,7 +50,7 @@ pub fn move_tail(ctx: &Ctx<'_>, txn: &mut dyn Txn, req: MoveTail) -> Result<Move
 fn fresh(ctx: &Ctx<'_>, inode: &InodeRecord, req: &MoveTail) -> Result<Vec<Component>, Fault> {
     let wanted: Vec<StripeComponent> =
         stripe::wanted(inode.spec.as_ref()).into_iter().filter(|c| c.end > req.from).collect();
-    if ctx.ost_mirrors.iter().all(|m| req.avoid.contains(m)) {
+    if stripe::open_osts(ctx).iter().all(|m| req.avoid.contains(m)) {
         return Err(Fault::new(Code::NoSpace, "no OST has room"));
     }
     if wanted.first().is_some_and(|c| stripe::is_pinned(ctx, c)) {

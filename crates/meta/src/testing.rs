@@ -72,6 +72,8 @@ impl World {
             replay,
             inline_max: INLINE_MAX,
             ost_mirrors: &[MirrorId(1), MirrorId(2)],
+            ost_indexes: &[],
+            draining: &[],
             shard: Shard(0),
             epoch: Epoch(1),
             make_cap: &make_cap,

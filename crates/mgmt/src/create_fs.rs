@@ -50,6 +50,7 @@ pub fn apply_create_fs(
 mod tests {
     use super::*;
     use crate::apply_register;
+    use wire::map::Apart;
     use wire::mgmt::Register;
 
     fn fresh(seed: u8) -> Fresh {
@@ -70,6 +71,9 @@ mod tests {
             bytes_total: 1 << 30,
             node_name: "host".into(),
             nids: vec![],
+            second: false,
+            rack: String::new(),
+            apart: Apart::Nothing,
         }
     }
 

@@ -1,6 +1,7 @@
-//! Names of file systems.
+//! Names of file systems, targets and mirrors.
 
 use types::{Code, Fault};
+use wire::map::{ClusterMap, MemberState, Mirror, Target};
 
 /// Longest name in bytes, as in Lustre: it is part of target names (`name-OST0003`), mount sources and device labels.
 pub const FS_NAME_MAX: usize = 8;
@@ -19,6 +20,47 @@ pub fn check_fs_name(name: &str) -> Result<(), Fault> {
     };
     let shown: String = name.chars().take(40).collect();
     Err(Fault::new(Code::Invalid, format!("file system name {shown:?}: {why}; choose another name")))
+}
+
+/// `home-OST0003`. All members of a mirror have this name.
+pub fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
+    format!("{fs}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
+}
+
+/// The name of a target alone in its mirror, else with its id: `home-OST0003 (target 9)`.
+pub fn member_name(map: &ClusterMap, target: &Target) -> String {
+    let fs = map.fs(target.fs).map_or("?", |f| f.name.as_str());
+    let name = target_name(fs, target.is_mdt, target.index);
+    match map.mirror(target.mirror).is_some_and(|m| m.members.len() > 1) {
+        true => format!("{name} (target {})", target.id),
+        false => name,
+    }
+}
+
+/// The name that all members of a mirror have.
+pub fn mirror_name(map: &ClusterMap, mirror: &Mirror) -> String {
+    let fs = map.fs(mirror.fs).map_or("?", |f| f.name.as_str());
+    let index = map.target(mirror.primary).map_or(0, |t| t.index);
+    target_name(fs, mirror.is_mdt, index)
+}
+
+/// The word for people and tools.
+pub fn state_word(state: MemberState) -> &'static str {
+    match state {
+        MemberState::Out => "out",
+        MemberState::Filling => "filling",
+        MemberState::InSync => "in sync",
+    }
+}
+
+/// `target 4 on oss1 (in sync), target 9 on oss2 (out)`.
+pub(crate) fn members_text(map: &ClusterMap, mirror: &Mirror) -> String {
+    let text = |member: &wire::map::Member| {
+        let node = map.target(member.target).and_then(|t| map.node(t.node));
+        let host = node.map_or("?", |n| n.name.as_str());
+        format!("target {} on {host} ({})", member.target, state_word(member.state))
+    };
+    mirror.members.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use types::*;
 use wire::Wire;
-use wire::map::{ClusterMap, FileSystem, Mirror, Node, Target};
+use wire::map::{Apart, ClusterMap, FileSystem, Member, MemberState, Mirror, Node, Target};
 use wire::mgmt::{Register, RegisterReply};
 
-use crate::name::check_fs_name;
+use crate::name::{check_fs_name, member_name, members_text, target_name};
 use crate::{Reports, STATE_DOWN, STATE_UP};
 
 /// Default of a new file system: milliseconds between background flushes of acknowledged changes.
@@ -20,6 +20,8 @@ const INDEX_MAX: u32 = 65_534;
 const NODE_NAME_MAX: usize = 255;
 /// Most NIDs of a node: some rails with two address families each.
 const NIDS_MAX: usize = 16;
+/// Most members of a mirror: the rules of crate `mirror` are about two.
+const MEMBERS_MAX: usize = 2;
 /// Longest NID in bytes, the limit of the fabric's handshake.
 const NID_BYTES_MAX: usize = 192;
 
@@ -36,6 +38,8 @@ pub struct Fresh {
 ///   first.
 /// - A known uuid keeps id, index and mirror. A different name, kind or id is `Invalid`, a different wanted index `Exists`.
 /// - An index that another target has is `Exists`; so is a second MDT, since the first serves the whole name space.
+/// - With `second`, a new target joins the mirror of the wanted index, which has one member, and is out until it is resynced (mgmt-I6).
+/// - A member of a mirror of two that registers again leaves the mirror's epoch as it is (mgmt-I3).
 pub fn apply_register(
     map: &ClusterMap,
     request: &Register,
@@ -43,12 +47,12 @@ pub fn apply_register(
 ) -> Result<(ClusterMap, RegisterReply), Fault> {
     check(request)?;
     let mut next = map.clone();
-    let target = match map.targets.iter().find(|t| t.uuid == request.uuid) {
+    let (target, is_new) = match map.targets.iter().find(|t| t.uuid == request.uuid) {
         Some(known) => {
             agree(map, known, request)?;
-            known.id
+            (known.id, false)
         }
-        None => admit(&mut next, request, fresh)?,
+        None => (admit(&mut next, request, fresh)?, true),
     };
     let node = place(&mut next, target, request)?;
 
@@ -57,13 +61,15 @@ pub fn apply_register(
     slot.state = STATE_UP;
     slot.bytes_total = request.bytes_total;
     let (index, mirror_id) = (slot.index, slot.mirror);
-    let mirror = next.mirrors.iter_mut().find(|m| m.id == mirror_id).ok_or_else(|| {
-        Fault::new(
-            Code::Damaged,
-            format!("target {target} names mirror {mirror_id}, which is not in the cluster map"),
-        )
-    })?;
-    mirror.epoch = Epoch(one_above(mirror.epoch.0, "epoch")?);
+    let mirror = next
+        .mirrors
+        .iter_mut()
+        .find(|m| m.id == mirror_id)
+        .ok_or_else(|| no_mirror(&target.to_string(), mirror_id))?;
+    // mgmt-I3: the members of a mirror of two promise under its epoch, and a restart of one must not void that.
+    if is_new || mirror.members.len() < MEMBERS_MAX {
+        mirror.epoch = next_epoch(mirror.epoch)?;
+    }
     let epoch = mirror.epoch;
     next.version += 1;
 
@@ -90,10 +96,9 @@ pub fn refuse_second_copy(
     if node.name == request.node_name || is_in_this_process || !reports.is_up(target, now_ms) {
         return Ok(());
     }
-    let fs = map.fs(target.fs).map_or("?", |f| f.name.as_str());
     let why = format!(
         "{} is served by host {} ({}), so it is not given to host {}; stop it there, or if that host is dead wait {} s",
-        target_name(fs, target.is_mdt, target.index),
+        member_name(map, target),
         node.name,
         node.nids.join(", "),
         request.node_name,
@@ -113,6 +118,9 @@ fn check(request: &Register) -> Result<(), Fault> {
     if request.nids.len() > NIDS_MAX {
         return invalid(format!("the node has {} NIDs; at most {NIDS_MAX} are kept", request.nids.len()));
     }
+    if request.rack.len() > NODE_NAME_MAX || request.rack.chars().any(char::is_control) {
+        return invalid(format!("the rack's name must be at most {NODE_NAME_MAX} printable bytes"));
+    }
     if let Some(nid) = request.nids.iter().find(|n| n.is_empty() || n.len() > NID_BYTES_MAX) {
         return invalid(format!("a NID of {} bytes; it must be 1 to {NID_BYTES_MAX}", nid.len()));
     }
@@ -128,7 +136,7 @@ fn check(request: &Register) -> Result<(), Fault> {
 /// mgmt-I2: checks that a known target registers with its old identity.
 fn agree(map: &ClusterMap, known: &Target, request: &Register) -> Result<(), Fault> {
     let fs = map.fs(known.fs).map_or("?", |f| f.name.as_str());
-    let name = target_name(fs, known.is_mdt, known.index);
+    let name = member_name(map, known);
     let says =
         |code, what: String| Err(Fault::new(code, format!("target {} is {name}; {what}", request.uuid)));
     if fs != request.fs_name {
@@ -158,6 +166,9 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
     if request.target.0 != 0 {
         return Err(not_in_map(next, request));
     }
+    if request.second {
+        return admit_second(next, request);
+    }
     let fs = match next.fs_named(&request.fs_name) {
         Some(fs) => fs.id,
         None if request.is_mdt => {
@@ -170,11 +181,100 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
         }
     };
     let index = choose_index(next, fs, request)?;
-    let used = &next.ids_used;
-    let id = TargetId(one_above(highest(next.targets.iter().map(|t| t.id.0), used.target.0), "target id")?);
-    let mirror =
-        MirrorId(one_above(highest(next.mirrors.iter().map(|m| m.id.0), used.mirror.0), "mirror id")?);
+    let id = next_target_id(next)?;
+    let last = highest(next.mirrors.iter().map(|m| m.id.0), next.ids_used.mirror.0);
+    let mirror = MirrorId(one_above(last, "mirror id")?);
     next.mirrors.push(Mirror::alone(mirror, fs, request.is_mdt, Epoch(0), id));
+    push_target(next, request, (id, fs, index, mirror));
+    Ok(id)
+}
+
+/// mgmt-I6: adds the second member of a mirror.
+fn admit_second(next: &mut ClusterMap, request: &Register) -> Result<TargetId, Fault> {
+    let not_ready = |why: String| Err(Fault::new(Code::NotReady, why));
+    if request.index == INDEX_ANY {
+        let why = "a second member needs the index of the target that it doubles; make it anew with `stria mkfs ... --index`";
+        return Err(Fault::new(Code::Invalid, why));
+    }
+    let Some(fs) = next.fs_named(&request.fs_name).map(|fs| fs.id) else {
+        return not_ready(format!("file system {:?} is not known: start its MDT first", request.fs_name));
+    };
+    let is_first = |t: &&Target| (t.fs, t.is_mdt, t.index) == (fs, request.is_mdt, request.index);
+    let name = target_name(&request.fs_name, request.is_mdt, request.index);
+    let Some(first) = next.targets.iter().find(is_first) else {
+        return not_ready(format!(
+            "{name} is not there yet, so it gets no second member: start the server of its first member, or correct the index"
+        ));
+    };
+    let (id, bytes) = (first.mirror, first.bytes_total);
+    let mirror = next.mirror(id).ok_or_else(|| no_mirror(&name, id))?;
+    if mirror.members.len() >= MEMBERS_MAX {
+        let why = format!(
+            "{name} has two members already: {}; choose another index, or take the one that is out away with `stria target remove`",
+            members_text(next, mirror)
+        );
+        return Err(Fault::new(Code::Exists, why));
+    }
+    let host = next.node(first.node);
+    if host.is_none() && request.apart != Apart::Nothing {
+        return not_ready(format!(
+            "the server of the first member of {name} has not registered yet; start it"
+        ));
+    }
+    if let Some(shared) = host.and_then(|node| shared_domain(node, request)) {
+        let why = format!("{name} has its first member there: {shared}");
+        return Err(Fault::new(Code::Invalid, why));
+    }
+    if request.bytes_total < bytes {
+        let why = format!(
+            "the device has {} bytes, and the first member of {name} has {bytes}; give a device of at least that size",
+            request.bytes_total
+        );
+        return Err(Fault::new(Code::Invalid, why));
+    }
+    let target = next_target_id(next)?;
+    push_target(next, request, (target, fs, request.index, id));
+    let mirror = next.mirrors.iter_mut().find(|m| m.id == id).ok_or_else(|| no_mirror(&name, id))?;
+    mirror.members.push(Member { target, state: MemberState::Out });
+    Ok(target)
+}
+
+/// mgmt-I7: what the new second member would share with the first one, on `node`, although its server asks for members that are apart.
+fn shared_domain(node: &Node, request: &Register) -> Option<String> {
+    let next_step = "start the second member's server elsewhere, or set `failure_domain` of that server";
+    if request.apart == Apart::Nothing {
+        None
+    } else if node.name == request.node_name {
+        Some(format!("both would be on host {}, and be lost with it; {next_step} to \"none\"", node.name))
+    } else if request.apart == Apart::Server {
+        None
+    } else if node.rack.is_empty() || request.rack.is_empty() {
+        let host = if node.rack.is_empty() { &node.name } else { &request.node_name };
+        let next_step = "set `rack` in its configuration and restart it";
+        Some(format!("host {host} names no rack, so members cannot be kept apart by racks; {next_step}"))
+    } else if node.rack == request.rack {
+        let (one, other, rack) = (&node.name, &request.node_name, &node.rack);
+        Some(format!("hosts {one} and {other} are both in rack {rack}; {next_step} to \"server\""))
+    } else {
+        None
+    }
+}
+
+fn no_mirror(name: &str, mirror: MirrorId) -> Fault {
+    let why = format!("target {name} names mirror {mirror}, which is not in the cluster map");
+    Fault::new(Code::Damaged, why)
+}
+
+fn next_target_id(map: &ClusterMap) -> Result<TargetId, Fault> {
+    let last = highest(map.targets.iter().map(|t| t.id.0), map.ids_used.target.0);
+    Ok(TargetId(one_above(last, "target id")?))
+}
+
+fn push_target(
+    next: &mut ClusterMap,
+    request: &Register,
+    (id, fs, index, mirror): (TargetId, FsId, u32, MirrorId),
+) {
     next.targets.push(Target {
         id,
         fs,
@@ -186,7 +286,6 @@ fn admit(next: &mut ClusterMap, request: &Register, fresh: &Fresh) -> Result<Tar
         state: STATE_DOWN,
         bytes_total: 0,
     });
-    Ok(id)
 }
 
 /// A target whose label has an id that the map does not know.
@@ -241,7 +340,10 @@ fn choose_index(map: &ClusterMap, fs: FsId, request: &Register) -> Result<u32, F
     if request.is_mdt {
         // A second MDT would get no shard, so it would be a part of the file system in name only.
         if let Some(first) = kin.first() {
-            return exists(first, "a file system has one MDT for now; choose another file system name");
+            return exists(
+                first,
+                "a file system has one MDT for now; choose another file system name, or `second = true` for that MDT's second member",
+            );
         }
     }
     match request.index {
@@ -252,7 +354,10 @@ fn choose_index(map: &ClusterMap, fs: FsId, request: &Register) -> Result<u32, F
             )
         }),
         wanted => match holder(wanted) {
-            Some(t) => exists(t, "choose another index or leave it out"),
+            Some(t) => exists(
+                t,
+                "choose another index or leave it out, or name the device under `second_devices` as its second member",
+            ),
             None => Ok(wanted),
         },
     }
@@ -264,7 +369,9 @@ fn choose_index(map: &ClusterMap, fs: FsId, request: &Register) -> Result<u32, F
 /// other NIDs keeps its node if no other target is on it.
 fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<NodeId, Fault> {
     // 1. The node with this name and these NIDs.
-    if let Some(n) = next.nodes.iter().find(|n| n.name == request.node_name && n.nids == request.nids) {
+    let is_this = |n: &&mut Node| n.name == request.node_name && n.nids == request.nids;
+    if let Some(n) = next.nodes.iter_mut().find(is_this) {
+        n.rack = request.rack.clone();
         return Ok(n.id);
     }
     // 2. Its own node, or one of this name that has no target any more.
@@ -279,12 +386,14 @@ fn place(next: &mut ClusterMap, target: TargetId, request: &Register) -> Result<
     if let Some(node) = next.nodes.iter_mut().find(|n| Some(n.id) == free) {
         node.name = request.node_name.clone();
         node.nids = request.nids.clone();
+        node.rack = request.rack.clone();
         return Ok(node.id);
     }
     // 3. A new one.
     let last = highest(next.nodes.iter().map(|n| n.id.0), next.ids_used.node.0);
     let id = NodeId(last.checked_add(1).ok_or_else(|| used_up("node id"))?);
-    next.nodes.push(Node { id, name: request.node_name.clone(), nids: request.nids.clone() });
+    let (name, nids, rack) = (request.node_name.clone(), request.nids.clone(), request.rack.clone());
+    next.nodes.push(Node { id, name, nids, rack });
     Ok(id)
 }
 
@@ -314,8 +423,8 @@ fn used_up(what: &str) -> Fault {
     Fault::new(Code::NoSpace, format!("every {what} has been used"))
 }
 
-pub(crate) fn target_name(fs: &str, is_mdt: bool, index: u32) -> String {
-    format!("{fs}-{}{index:04x}", if is_mdt { "MDT" } else { "OST" })
+pub(crate) fn next_epoch(epoch: Epoch) -> Result<Epoch, Fault> {
+    Ok(Epoch(one_above(epoch.0, "epoch")?))
 }
 
 #[cfg(test)]

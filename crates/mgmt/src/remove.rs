@@ -4,11 +4,12 @@
 //! the removal must bring that token. The map's version is part of the token, so a removal never acts on a map that the reader has not seen.
 
 use types::*;
-use wire::map::{ClusterMap, Node, Target};
+use wire::map::{ClusterMap, MemberState, Mirror, Node, Target};
 use wire::mgmt::{PlanRemoval, PlanRemovalReply, RemovalKind, Remove};
 
 use crate::Reports;
-use crate::register::target_name;
+use crate::name::{member_name, members_text, mirror_name};
+use crate::register::next_epoch;
 
 /// Tells what a removal takes out of the map. An entry that is not there is an error; a refusal is part of the reply.
 pub fn plan_removal(
@@ -53,11 +54,11 @@ pub fn apply_removal(
     let mut next = map.clone();
     let used = &mut next.ids_used;
     match found {
-        Found::Target(target) => take_target(&mut next, target),
+        Found::Target(target) => take_target(&mut next, target)?,
         Found::FileSystem(fs) => {
             used.fs = used.fs.max(fs);
             let targets: Vec<TargetId> = map.targets.iter().filter(|t| t.fs == fs).map(|t| t.id).collect();
-            targets.into_iter().for_each(|target| take_target(&mut next, target));
+            targets.into_iter().try_for_each(|target| take_target(&mut next, target))?;
             next.file_systems.retain(|f| f.id != fs);
         }
         Found::Node(node) => {
@@ -108,7 +109,7 @@ impl Found {
 
     fn name(&self, map: &ClusterMap) -> String {
         match self {
-            Found::Target(id) => map.target(*id).map_or_else(|| id.to_string(), |t| name_of(map, t)),
+            Found::Target(id) => map.target(*id).map_or_else(|| id.to_string(), |t| member_name(map, t)),
             Found::FileSystem(id) => {
                 format!("file system {}", map.fs(*id).map_or("?", |f| f.name.as_str()))
             }
@@ -137,7 +138,12 @@ fn find(map: &ClusterMap, kind: RemovalKind, name: &str) -> Result<Found, Fault>
     };
     match kind {
         RemovalKind::Target => {
-            let by_name = map.targets.iter().find(|t| name_of(map, t) == name);
+            let by_name = map.targets.iter().find(|t| member_name(map, t) == name);
+            let of_mirror = |m: &&Mirror| m.members.len() > 1 && mirror_name(map, m) == name;
+            if let (None, Some(mirror)) = (by_name, map.mirrors.iter().find(of_mirror)) {
+                let why = format!("{name:?} has two members: {}", members_text(map, mirror));
+                return Err(Fault::new(Code::Invalid, format!("{why}; name one by its id")));
+            }
             let by_id = || map.targets.iter().find(|t| Some(u64::from(t.id.0)) == id);
             let found = by_name.or_else(by_id).ok_or_else(|| missing("target", "`stria status`"))?;
             Ok(Found::Target(found.id))
@@ -165,7 +171,7 @@ fn find(map: &ClusterMap, kind: RemovalKind, name: &str) -> Result<Found, Fault>
     }
 }
 
-/// Refuses what others still use, and an MDT alone (mgmt-R2).
+/// Refuses what others still use, and an MDT alone (mgmt-R2), and a member in sync beside another one (mgmt-I6).
 fn check(
     map: &ClusterMap,
     reports: &Reports,
@@ -174,19 +180,12 @@ fn check(
     now_ms: u64,
 ) -> Result<(), Fault> {
     let targets = found.targets(map);
-    let names = |some: &[&Target]| some.iter().map(|t| name_of(map, t)).collect::<Vec<_>>().join(", ");
+    let names = |some: &[&Target]| some.iter().map(|t| member_name(map, t)).collect::<Vec<_>>().join(", ");
     let up: Vec<&Target> = targets.iter().copied().filter(|t| reports.is_up(t, now_ms)).collect();
     let busy = |why: String| Err(Fault::new(Code::Busy, why));
     match found {
         Found::Target(_) => {
-            if let Some(mdt) = targets.iter().find(|t| t.is_mdt) {
-                let fs = map.fs(mdt.fs).map_or("?", |f| f.name.as_str());
-                let why = format!(
-                    "{} holds the names of file system {fs}, which is nothing without it; `stria fs remove {fs}` removes both",
-                    name_of(map, mdt)
-                );
-                return Err(Fault::new(Code::Invalid, why));
-            }
+            targets.iter().try_for_each(|target| check_member(map, target))?;
             match up.is_empty() || is_forced {
                 true => Ok(()),
                 false => busy(format!("{} is up; stop its server first, or give --force", names(&up))),
@@ -206,11 +205,43 @@ fn check(
     }
 }
 
+/// Whether the mirror of a target can do without it.
+fn check_member(map: &ClusterMap, target: &Target) -> Result<(), Fault> {
+    let invalid = |why: String| Err(Fault::new(Code::Invalid, why));
+    let name = member_name(map, target);
+    let mirror = map.mirror(target.mirror).filter(|m| m.members.len() > 1);
+    let Some(mirror) = mirror else {
+        if !target.is_mdt {
+            return Ok(());
+        }
+        let fs = map.fs(target.fs).map_or("?", |f| f.name.as_str());
+        return invalid(format!(
+            "{name} holds the names of file system {fs}, which is nothing without it; `stria fs remove {fs}` removes both"
+        ));
+    };
+    let mut in_sync = mirror.members.iter().filter(|m| m.state == MemberState::InSync);
+    let has = |wanted: bool| move |m: &wire::map::Member| (m.target == target.id) == wanted;
+    match (in_sync.clone().any(has(true)), in_sync.any(has(false))) {
+        (false, _) => Ok(()),
+        // Only the other member can declare it out, after it has stopped serving.
+        (true, true) => invalid(format!(
+            "{name} is in sync, and the other member waits for it: {}; stop its server, and remove it once it is out",
+            members_text(map, mirror)
+        )),
+        (true, false) => invalid(format!(
+            "{name} is the last member in sync, and the other one lacks changes: {}; wait until both are in sync, or remove the other one",
+            members_text(map, mirror)
+        )),
+    }
+}
+
 /// Takes out a target, and its mirror with its last member.
-fn take_target(next: &mut ClusterMap, target: TargetId) {
+fn take_target(next: &mut ClusterMap, target: TargetId) -> Result<(), Fault> {
     next.targets.retain(|t| t.id != target);
-    for mirror in &mut next.mirrors {
+    for mirror in next.mirrors.iter_mut().filter(|m| m.has(target)) {
         mirror.members.retain(|member| member.target != target);
+        // mgmt-I3: the members are others.
+        mirror.epoch = next_epoch(mirror.epoch)?;
         if let Some(first) = mirror.members.first().filter(|_| mirror.primary == target) {
             mirror.primary = first.target;
         }
@@ -220,10 +251,9 @@ fn take_target(next: &mut ClusterMap, target: TargetId) {
     used.mirror =
         next.mirrors.iter().filter(|m| m.members.is_empty()).map(|m| m.id).fold(used.mirror, Ord::max);
     next.mirrors.retain(|m| !m.members.is_empty());
-}
-
-fn name_of(map: &ClusterMap, target: &Target) -> String {
-    target_name(map.fs(target.fs).map_or("?", |f| f.name.as_str()), target.is_mdt, target.index)
+    // mgmt-D1.
+    next.draining = next.draining.iter().copied().filter(|m| next.mirror(*m).is_some()).collect();
+    Ok(())
 }
 
 #[cfg(test)]

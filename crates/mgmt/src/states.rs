@@ -1,7 +1,7 @@
 //! States of targets, from heartbeats and their absence.
 //!
-//! With one member per mirror a state has no effect on requests: it informs people and tools. So a change of state does not raise the
-//! mirror's epoch, which would make the target's own epoch stale without need.
+//! Such a state has no effect on requests: it informs people and tools. So a change of it neither raises the mirror's epoch nor changes its
+//! members' states: a member in sync whose server is down still has the data, and only a member's request to the MGS declares another one out.
 
 use std::collections::HashMap;
 

@@ -7,26 +7,33 @@
 //! mgs-M2: secrets go to certificates of servers and administrators only. Without TLS a peer that claims to be a server is believed.
 //! mgs-M3: a revocation list counts at the management service itself before the map with it is stored. From then on each request by a revoked
 //!     certificate is refused, also one that came before and waited; its connection is closed a little later.
+//! mgs-M4: the members of a mirror change by a member's request, an admission or a removal. Heartbeats, silence, a server that leaves and a
+//!     known member that registers again change none of them.
+//! mgs-M5: of several management services one leads, and only it changes the map. Its answer about a mirror's members is by the map of now. The
+//!     others refuse with `NotReady`, and answer for the map with the newest one that they could load, never an older one than the asker has.
+//! mgs-M6: a management service that begins to lead counts nothing as silence that it did not hear itself.
 
+mod members;
 mod random;
 mod state;
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use mapstore::{FileStore, MapStore, StoreError};
+use mapstore::{EtcdStore, FileStore, MapStore, Standing, StoreError};
 use net::{Answer, Line, Service};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use pki::{Refused, Role, Trust};
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{
     ChangeNodemaps, ChangeNodemapsReply, ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap, GetMapReply,
-    Heartbeat, HeartbeatReply, PlanRemoval, PublishCrl, Register, Remove,
+    Heartbeat, HeartbeatReply, MgsStat, MgsStatReply, PlanRemoval, PublishCrl, Register, Remove, SetDraining,
 };
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::object::Mac;
+use wire::pair::AskMembers;
 use wire::session::{Flush, KeepAlive, KeepAliveReply, TargetStat, TargetStatReply};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire, encode_reply};
 
@@ -87,6 +94,46 @@ impl Mgs {
         }))
     }
 
+    /// Starts the service over the map in etcd, which others may use too. `begin_to_lead` of the store comes later.
+    pub fn over_etcd(store: Arc<EtcdStore>) -> Result<Arc<Mgs>, Fault> {
+        let mgs = Mgs::over(Box::new(store.clone()))?;
+        let heard: Weak<Mgs> = Arc::downgrade(&mgs);
+        store.on_news(Box::new(move || heard.upgrade().iter().for_each(|mgs| mgs.look())));
+        Ok(mgs)
+    }
+
+    /// Another process has changed the map, or this one begins or ceases to lead.
+    fn look(&self) {
+        let mut state = self.state.lock();
+        let before = state.map().version;
+        if let Err(e) = state.look(self.now_ms()) {
+            tracing::debug!("the newest cluster map was not loaded: {e}");
+        }
+        self.after(state, before);
+    }
+
+    /// Another map was loaded: lists are taken, and watchers are told.
+    fn after(&self, mut state: MutexGuard<'_, State>, before: u64) {
+        if state.take_new_lists() {
+            self.take_lists(state.map());
+        }
+        let version = state.map().version;
+        drop(state);
+        if version != before {
+            self.tell_version(version);
+        }
+    }
+
+    /// mgs-M3, for lists that another management service stored.
+    fn take_lists(&self, map: &ClusterMap) {
+        if let Some(Err(bad)) = self.trust.get().map(|trust| trust.set_crl(&map.crls)) {
+            tracing::error!(
+                "the revocation lists of the cluster map were not taken: {bad}; is the management service the right one?"
+            );
+        }
+        self.take_lists.get().iter().for_each(|take| take(map));
+    }
+
     /// Deletes the map in the directory `path`, to remove a whole cluster. Refused while a process has it open.
     pub fn delete(path: &Path) -> Result<(), Fault> {
         FileStore::delete(path).map_err(fault)
@@ -139,7 +186,10 @@ impl Mgs {
             GetMap::CALL => {
                 let may = may_know_secrets(answer);
                 self.answer::<GetMap>(answer, body, |state, req, _| {
-                    Ok(get_map(state.map(), &GetMap { server: req.server && may, ..req }))
+                    let request = GetMap { server: req.server && may, ..req };
+                    // mgs-M5: its map may be behind the leader's.
+                    let is_behind = state.map().version < req.known_version && !state.leads();
+                    if is_behind { Ok(GetMapReply { map: None }) } else { Ok(get_map(state.map(), &request)) }
                 })
             }
             Heartbeat::CALL => self.answer::<Heartbeat>(answer, body, |state, req, now_ms| {
@@ -160,12 +210,19 @@ impl Mgs {
                 self.take_lists.get().iter().for_each(|take| take(state.map()));
                 reply
             }),
+            AskMembers::CALL => {
+                self.answer::<AskMembers>(answer, body, |state, req, now_ms| state.ask_members(&req, now_ms))
+            }
             CreateFs::CALL => self.answer::<CreateFs>(answer, body, |state, req, _| state.create_fs(&req)),
+            SetDraining::CALL => {
+                self.answer::<SetDraining>(answer, body, |state, req, _| state.set_draining(&req))
+            }
             PlanRemoval::CALL => self
                 .answer::<PlanRemoval>(answer, body, |state, req, now_ms| state.plan_removal(&req, now_ms)),
             Remove::CALL => {
                 self.answer::<Remove>(answer, body, |state, req, now_ms| state.remove(&req, now_ms))
             }
+            MgsStat::CALL => self.answer::<MgsStat>(answer, body, |state, _, _| Ok(mgs_stat(state))),
             // Every answered change is durable already, and there are no sessions to end.
             Flush::CALL => self.answer::<Flush>(answer, body, |_, _, _| Ok(Empty {})),
             KeepAlive::CALL => self.answer::<KeepAlive>(answer, body, |_, _, _| {
@@ -179,7 +236,8 @@ impl Mgs {
         }
     }
 
-    /// 1. Decode. 2. Refuse revoked certificates. 3. Update the states of silent targets. 4. Apply, which stores. 5. Encode the reply.
+    /// Decodes, refuses revoked certificates, refuses changes if another one leads, updates the states of silent targets, applies, which stores, and
+    /// encodes the reply.
     fn answer<R: Request>(
         &self,
         from: &Answer<'_>,
@@ -194,12 +252,14 @@ impl Mgs {
         self.refuse_revoked(from)?;
         let before = state.map().version;
         let now_ms = self.now_ms();
-        let reply = state.review(now_ms).and_then(|()| apply(&mut state, request, now_ms));
+        let ready = state.lead(now_ms).and_then(|()| state.review(now_ms));
+        // A map in etcd is told from memory when etcd does not answer, and by those that do not lead.
+        let reply = match ready {
+            Err(fault) if !(state.is_shared() && only_reads(R::CALL)) => Err(fault),
+            _ => apply(&mut state, request, now_ms),
+        };
         let version = state.map().version;
-        drop(state);
-        if version != before {
-            self.tell_version(version);
-        }
+        self.after(state, before);
         Ok(encode_reply(&ReplyHead::done(Seq(0), Seq(version)), Some(&reply?)))
     }
 
@@ -253,6 +313,23 @@ fn get_map(map: &ClusterMap, request: &GetMap) -> GetMapReply {
     GetMapReply { map: Some(if request.server { map.clone() } else { mgmt::client_view(map) }) }
 }
 
+/// Calls that a management service answers which does not lead.
+fn only_reads(call: u16) -> bool {
+    [GetMap::CALL, WatchMap::CALL, MgsStat::CALL, TargetStat::CALL, KeepAlive::CALL, Flush::CALL]
+        .contains(&call)
+}
+
+fn mgs_stat(state: &State) -> MgsStatReply {
+    let standing = state.standing();
+    MgsStatReply {
+        store: if state.is_shared() { "etcd" } else { "file" }.into(),
+        leads: state.leads(),
+        why: standing.why(),
+        leader: if let Standing::Follows { leader } = standing { leader } else { String::new() },
+        version: state.map().version,
+    }
+}
+
 /// The MGS has no medium to measure: it reports the number of targets and its map's version.
 fn stat(map: &ClusterMap) -> TargetStatReply {
     TargetStatReply {
@@ -285,6 +362,12 @@ fn fault(e: StoreError) -> Fault {
         StoreError::Damaged { .. } => Code::Damaged,
         StoreError::OtherForm { .. } => Code::Unsupported,
         StoreError::Io { .. } => Code::Io,
+        StoreError::EtcdAway { .. } | StoreError::NotLeading { .. } => Code::NotReady,
+        StoreError::EtcdUnknown { .. } => Code::Timeout,
+        StoreError::EtcdAbsent { .. } => Code::NotFound,
+        StoreError::EtcdDamaged { .. } => Code::Damaged,
+        StoreError::Taken { .. } | StoreError::EtcdTaken { .. } => Code::Exists,
+        StoreError::EtcdConfig { .. } => Code::Invalid,
     };
     Fault::new(code, e.to_string())
 }

@@ -1,18 +1,22 @@
 //! The map in memory, its store, and the servers' reports: an event comes in, the next map is stored.
 
-use mapstore::{MapStore, StoreError};
+use std::cell::Cell;
+
+use mapstore::{MapStore, Standing, StoreError};
 use mgmt::{
     Fresh, Reports, apply_create_fs, apply_register, apply_removal, change_routes, next_states, nodemap,
-    plan_removal, publish_crls, refuse_second_copy,
+    plan_removal, publish_crls, refuse_second_copy, set_draining,
 };
 use pki::Trust;
-use types::{Code, Fault, Uuid};
+use types::{Code, Fault, TargetId, Uuid};
 use wire::map::{ClusterMap, Nodemap};
 use wire::mgmt::{
     ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply,
-    PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply,
+    PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply, SetDraining, SetDrainingReply,
 };
+use wire::pair::{AskMembers, AskMembersReply};
 
+use crate::members::{self, Mirrors};
 use crate::{fault, random};
 
 /// Lost races against other users of a shared store, in a row, before a change is abandoned.
@@ -26,13 +30,91 @@ pub struct State {
     /// A change failed half way: `map` may be older than the store until it is loaded again.
     is_doubtful: bool,
     reports: Reports,
+    /// Requests and signs of life of the members of mirrors.
+    mirrors: Mirrors,
     reviewed_ms: u64,
+    /// The term in which this process led last. At the begin of another one it loads the map, and what it heard before counts no more.
+    term: i64,
+    /// The map was loaded with other revocation lists than before.
+    has_new_lists: bool,
 }
+
+/// No term of a store.
+const NO_TERM: i64 = -1;
 
 impl State {
     pub fn load(store: Box<dyn MapStore>, now_ms: u64) -> Result<State, Fault> {
         let map = store.load().map_err(fault)?;
-        Ok(State { store, map, is_doubtful: false, reports: Reports::new(now_ms), reviewed_ms: now_ms })
+        let (reports, mirrors) = (Reports::new(now_ms), Mirrors::default());
+        let term = if store.is_shared() { NO_TERM } else { 0 };
+        Ok(State {
+            store,
+            map,
+            is_doubtful: false,
+            reports,
+            mirrors,
+            reviewed_ms: now_ms,
+            term,
+            has_new_lists: false,
+        })
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.store.standing()
+    }
+
+    pub fn is_shared(&self) -> bool {
+        self.store.is_shared()
+    }
+
+    /// It leads, and has loaded the map in this term.
+    pub fn leads(&self) -> bool {
+        matches!(self.store.standing(), Standing::Leads { term } if term == self.term)
+    }
+
+    /// Refuses if this process does not lead. At the begin of a term it takes the newest map, and is as silent about deaths as after a restart
+    /// (mgs-M6).
+    pub fn lead(&mut self, now_ms: u64) -> Result<(), Fault> {
+        let term = match self.store.standing() {
+            Standing::Leads { term } => term,
+            other => {
+                // Nothing was heard meanwhile, and the same term may go on afterwards: a lease outlives a lost quorum.
+                self.term = NO_TERM;
+                return Err(fault(StoreError::NotLeading { why: other.why() }));
+            }
+        };
+        if term == self.term {
+            return Ok(());
+        }
+        self.reload()?;
+        (self.reports, self.mirrors) = (Reports::new(now_ms), Mirrors::default());
+        (self.reviewed_ms, self.term) = (now_ms, term);
+        tracing::info!(version = self.map.version, "this management service leads now");
+        Ok(())
+    }
+
+    /// Takes the newest map of a store that another process may have changed.
+    pub fn look(&mut self, now_ms: u64) -> Result<(), Fault> {
+        match self.store.standing() {
+            Standing::Leads { .. } => {
+                self.lead(now_ms)?;
+                // A change that timed out may have been stored after the map was loaded again.
+                self.reload()
+            }
+            Standing::Follows { .. } | Standing::NoLeader => {
+                self.term = NO_TERM;
+                self.reload()
+            }
+            Standing::NoQuorum { .. } => {
+                self.term = NO_TERM;
+                Ok(())
+            }
+        }
+    }
+
+    /// True once after the map was loaded with other revocation lists.
+    pub fn take_new_lists(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_lists)
     }
 
     pub fn map(&self) -> &ClusterMap {
@@ -51,6 +133,7 @@ impl State {
         let reply = reply?;
         let reply = reply.expect("a registration always changes the map");
         self.reports.on_register(reply.target, now_ms);
+        self.mirrors.on_alive(&self.map, &[reply.target], now_ms);
         tracing::info!(
             target_id = reply.target.0,
             fs = request.fs_name,
@@ -134,6 +217,22 @@ impl State {
         Ok(reply.expect("a new file system always changes the map"))
     }
 
+    pub fn set_draining(&mut self, request: &SetDraining) -> Result<SetDrainingReply, Fault> {
+        let changed = self.change(|map| set_draining(map, request))?;
+        let (mirror, is_new) = match changed {
+            Some(mirror) => (mirror, true),
+            None => (mgmt::mirror_to_drain(&self.map, &request.name)?, false),
+        };
+        if is_new {
+            tracing::warn!(
+                name = request.name,
+                draining = request.draining,
+                "an OST's mark for draining changed"
+            );
+        }
+        Ok(SetDrainingReply { mirror, version: self.map.version, is_new })
+    }
+
     pub fn plan_removal(&self, request: &PlanRemoval, now_ms: u64) -> Result<PlanRemovalReply, Fault> {
         plan_removal(&self.map, &self.reports, request, now_ms)
     }
@@ -145,13 +244,40 @@ impl State {
         self.reports = reports;
         done?;
         self.reports.forget_removed(&self.map);
+        self.mirrors.forget_removed(&self.map);
         tracing::warn!(kind = ?request.kind, name = request.name, "removed from the cluster map");
         Ok(RemoveReply { version: self.map.version })
     }
 
     pub fn heartbeat(&mut self, request: &Heartbeat, now_ms: u64) -> Result<(), Fault> {
         self.reports.on_heartbeat(&self.map, request, now_ms);
+        // mgs-M4: a server that leaves changes no members. Its targets have returned their promises, and the other members ask.
+        if !request.leaving {
+            let is_its = |id: &&TargetId| self.map.target(**id).is_some_and(|t| t.node == request.node);
+            let its: Vec<TargetId> = request.targets.iter().filter(is_its).copied().collect();
+            self.mirrors.on_alive(&self.map, &its, now_ms);
+        }
         self.restate(now_ms)
+    }
+
+    /// Decides a member's request about its mirror (mgs-M4), and answers with the members as they are then.
+    pub fn ask_members(&mut self, request: &AskMembers, now_ms: u64) -> Result<AskMembersReply, Fault> {
+        self.mirrors.on_request(&self.map, request, now_ms);
+        // The rule borrows the reports while the map changes.
+        let mirrors = std::mem::take(&mut self.mirrors);
+        let kept = Cell::new(None);
+        let done = self.change(|map| {
+            let decided = mirrors.decide(map, request, now_ms)?;
+            kept.set(decided.as_ref().err().copied());
+            Ok(decided.ok().map(|next| (next, ())))
+        });
+        self.mirrors = mirrors;
+        match done? {
+            Some(()) => members::tell_change(&self.map, request),
+            // mgs-M5: a change has shown that this process leads; an answer without one has not.
+            None => self.store.confirm(self.map.version).map_err(fault)?,
+        }
+        members::reply(&self.map, request, kept.get(), now_ms)
     }
 
     /// Updates the states of silent targets. After a failed change it loads the map again first.
@@ -200,8 +326,9 @@ impl State {
     }
 
     fn reload(&mut self) -> Result<(), Fault> {
-        self.map = self.store.load().map_err(fault)?;
-        self.is_doubtful = false;
+        let map = self.store.load().map_err(fault)?;
+        self.has_new_lists |= map.crls != self.map.crls;
+        (self.map, self.is_doubtful) = (map, false);
         Ok(())
     }
 }

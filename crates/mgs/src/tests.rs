@@ -7,7 +7,7 @@ use mapstore::MemoryStore;
 use net::{Fabric, Hub, Peer, rpc};
 use types::{Buf, Epoch, NodeId};
 use wire::codec::Bytes;
-use wire::map::{Nodemap, Squash};
+use wire::map::{Apart, Nodemap, Squash};
 use wire::mgmt::{PublishCrlReply, RemovalKind};
 
 use super::*;
@@ -38,6 +38,9 @@ fn target(is_mdt: bool, uuid: u8) -> Register {
         bytes_total: 1 << 30,
         node_name: "one".into(),
         nids: vec!["127.0.0.1:7011@tcp0".into()],
+        second: false,
+        rack: String::new(),
+        apart: Apart::Server,
     }
 }
 
@@ -497,6 +500,8 @@ fn m3_every_request_by_a_revoked_certificate_is_refused_before_its_connection_is
     assert_ne!(secret, registered.map.file_systems[0].secret);
     let map = mgs.map();
     let beat = Heartbeat { node: registered.node, targets: vec![registered.target], leaving: true };
+    let fetch = wire::pair::AskingOf::Fetch { epoch: Epoch(1) };
+    let asking = AskMembers { mirror: registered.mirror, member: registered.target, asking: fetch };
     let plan = PlanRemoval { kind: RemovalKind::Target, name: "demo-MDT0000".into(), force: true };
     let again = PublishCrl { crls: Bytes(lists.clone()), rotate_keys: true };
     let wish = CreateFs { name: "more".into(), inline_max: 0, commit_interval_ms: 100 };
@@ -504,6 +509,7 @@ fn m3_every_request_by_a_revoked_certificate_is_refused_before_its_connection_is
         code_by(&mgs, server, revoked, &get),
         code_by(&mgs, server, revoked, &target(true, 1)),
         code_by(&mgs, server, revoked, &beat),
+        code_by(&mgs, server, revoked, &asking),
         code_by(&mgs, server, revoked, &KeepAlive { mode: 0, session: types::SessionId(1) }),
         code_by(&mgs, admin, revoked, &get),
         code_by(&mgs, admin, revoked, &plan),
@@ -520,3 +526,6 @@ fn m3_every_request_by_a_revoked_certificate_is_refused_before_its_connection_is
     let (code, body) = code_by(&mgs, server, good, &get);
     assert!(code == Code::Ok && body.windows(16).any(|some| *some == secret.0), "others are served");
 }
+
+mod mirrors;
+mod several;

@@ -37,10 +37,10 @@ pub enum Request {
 
 /// A member's last asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Claim {
+pub(crate) struct Claim {
     epoch: Epoch,
-    is_whole: bool,
-    end: Position,
+    pub is_whole: bool,
+    pub end: Position,
     first_ms: u64,
 }
 
@@ -66,7 +66,7 @@ impl Reports {
         }
     }
 
-    fn claim(&self, member: MemberId, epoch: Epoch) -> Option<Claim> {
+    pub(crate) fn claim(&self, member: MemberId, epoch: Epoch) -> Option<Claim> {
         self.claims[member.index()].filter(|claim| claim.epoch == epoch)
     }
 
@@ -96,6 +96,8 @@ pub enum Why {
     NotInSync,
     /// mirror-D2: the other member may have more; it must return.
     NotWhole,
+    /// mirror-D5: the map was restored, and the other member may know more.
+    Behind,
     /// mirror-D4: the primary is waited for, until this time.
     Damped(u64),
 }

@@ -29,13 +29,27 @@ impl History {
         at == Position::ZERO || (at.seq <= self.end && self.position(at.seq) == at)
     }
 
-    /// Adds the entry that follows the last one.
+    /// A history of these lines, each with its first sequence, that ends here. `None`: they do not rise.
+    pub fn new(lines: Vec<(Line, MirrorSeq)>, end: MirrorSeq) -> Option<History> {
+        let is_rising = lines.is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
+        let is_within = lines.last().is_none_or(|(_, first)| *first <= end);
+        let has_begin = lines.first().map_or(end == MirrorSeq(0), |(_, first)| *first > MirrorSeq(0));
+        (is_rising && is_within && has_begin).then_some(History { lines, end })
+    }
+
+    /// The lines that are known, each with the sequence of its first entry.
+    pub fn lines(&self) -> &[(Line, MirrorSeq)] {
+        &self.lines
+    }
+
+    /// Adds the entry that follows the last one. It takes all sequences up to its own.
     pub fn append(&mut self, at: Position) {
         let end = self.end();
         assert!(at.seq > end.seq, "{at:?} behind {end:?}: an entry is appended once");
         assert!(at.line >= end.line, "{at:?} behind {end:?}: lines rise");
         if at.line > end.line {
-            self.lines.push((at.line, at.seq));
+            // The first sequence of the entry, which may take several: `last_of` is the end of the line before.
+            self.lines.push((at.line, end.seq.next()));
         }
         self.end = at.seq;
     }
@@ -119,6 +133,29 @@ mod tests {
         assert_eq!(h.end(), at(1, 1));
         h.append(at(4, 2));
         assert!(!h.holds(at(1, 2)) && h.holds(at(4, 2)) && !h.holds(at(3, 3)));
+    }
+
+    #[test]
+    fn line_begins_with_the_first_sequence_of_an_entry_that_takes_several() {
+        let ours = history(&[(1, 2), (2, 5)]);
+        assert_eq!(ours.lines(), [(Line(1), MirrorSeq(1)), (Line(2), MirrorSeq(3))]);
+        assert_eq!(ours.position(MirrorSeq(2)), at(1, 2));
+        assert_eq!(ours.shared(&history(&[(1, 2), (1, 4)])), Some(at(1, 2)), "3 and 4 are of another line");
+    }
+
+    #[test]
+    fn history_of_given_lines_rises() {
+        let lines = |lines: &[(u32, u64)], end| {
+            let lines = lines.iter().map(|(line, first)| (Line(*line), MirrorSeq(*first))).collect();
+            History::new(lines, MirrorSeq(end))
+        };
+        assert_eq!(lines(&[(1, 1), (2, 2)], 3).map(|h| h.end()), Some(at(2, 3)));
+        assert_eq!(lines(&[], 0), Some(History::default()));
+        for (bad, end) in
+            [(&[(1, 1), (1, 2)][..], 3), (&[(1, 2), (2, 2)], 3), (&[(1, 4)], 3), (&[(1, 0)], 3), (&[], 3)]
+        {
+            assert_eq!(lines(bad, end), None, "{bad:?}, {end}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Messages between the two members, and the effects that a member asks of its daemon.
 
+use ::types::Incarnation;
+
 use crate::decide::Request;
 use crate::history::History;
 use crate::promise::Token;
@@ -26,7 +28,7 @@ pub enum Note {
     Start {
         after: Position,
     },
-    /// From the primary: it is not known what the logs share. The receiver takes over this history, entries follow, chunks are filled.
+    /// From the primary: it is not known what the logs share. The receiver takes over this history, entries follow, fills among them.
     Fill {
         history: History,
     },
@@ -68,8 +70,11 @@ pub enum Effect {
     Append(Position),
     /// Send the entries after this one, in order (`Member::entry`).
     Ship(MirrorSeq),
-    /// Empty the log, compare chunks by version with the primary and have those filled that differ (`resync`). Then `Member::on_filled`.
+    /// Become empty, with a log that goes on behind the end of the history. `Member::on_filled` follows with the last entry of a filling. A
+    /// target that cannot do so beside its work ends its life, and takes a copy.
     Refill,
+    /// mirror-O6: this life has the number of an earlier one. End it, and begin one above this number.
+    Outlive(Incarnation),
     Send(Letter),
     Request(Request),
 }

@@ -4,14 +4,15 @@
 //! asks `next_members` which map follows from a request. Decision 0065 tells the design, and where the model corrected it.
 //!
 //! ```text
-//! order     mirror-O1 to O5   the order of entries, answers, flushed sequences
+//! order     mirror-O1 to O6   the order of entries, answers, flushed sequences
 //! reads     mirror-R1, R2     reads at either member
 //! promise   mirror-P1 to P4   promises not to act alone
 //! member    mirror-E1 to E4   roles, askings, admission
-//!           mirror-J2 to J5   return
+//!           mirror-J2 to J6   return
 //! history   mirror-J1         how far two logs are the same
-//! resync    mirror-F1 to F4   resync by log or by chunks, beside live writes
+//! resync    mirror-F1 to F6   resync by log or by fills, beside live writes
 //! decide    mirror-D1 to D4   the MGS's decisions
+//! behind    mirror-D5         the same for a map that was restored
 //! ```
 //!
 //! The rules promise these six, and `model` checks them:
@@ -23,10 +24,12 @@
 //! 5. The backup that serves has no entry that its primary has not.
 //! 6. In contact, with no fault any more, both members are in sync again with equal logs; a lone in-sync member serves.
 
+pub mod behind;
 pub mod decide;
 mod history;
 mod letter;
 mod member;
+pub mod on_map;
 pub mod order;
 mod planted;
 pub mod promise;

@@ -24,6 +24,7 @@
 //!     in this life. After a loss of power the map may have the other in sync without either knowing, and the other's log is the better one.
 //! mirror-J5: a receiver begins one stream for two lives and an epoch, by a `Start` that answers a greeting to that very life of the primary.
 //!     A greeting to an earlier one may be old, and the log may have grown since.
+//! mirror-J6: a stream begins behind an entry that both logs have, if the primary's log still has the next one. Otherwise the other is filled.
 
 use ::types::{Epoch, Incarnation};
 
@@ -34,6 +35,7 @@ use crate::order::{self, Arrival, Copies, arrival};
 use crate::planted::{Rule, kept};
 use crate::promise::{Given, Held, PROMISE_MS, Token};
 use crate::reads::{self, Read};
+use crate::resync::{Way, way};
 use crate::types::{Ending, Ends, Line, MemberId, Members, MirrorSeq, Position, Role, Standing};
 
 /// The other member's present life, as far as its letters tell.
@@ -47,6 +49,8 @@ struct Peer {
     /// At a primary: the peer's log ends elsewhere than in this one. A member in sync is not so.
     is_apart: bool,
     is_filling: bool,
+    /// At a primary: it is known which entries the peer has.
+    is_matched: bool,
     acked: MirrorSeq,
     flushed: MirrorSeq,
     /// At a receiver: entries follow one another since a `Start`.
@@ -69,7 +73,11 @@ pub struct Member {
     is_leaving: bool,
     /// mirror-J2: alone by the map, and bound to both.
     is_joint: bool,
+    /// mirror-F5: the end of the history that this member took over to be filled.
+    filled_from: MirrorSeq,
     committed: MirrorSeq,
+    /// The oldest entry that the log still has.
+    log_first: MirrorSeq,
     peer: Option<Peer>,
 }
 
@@ -95,7 +103,9 @@ impl Member {
             is_confirmed: false,
             is_leaving: false,
             is_joint: false,
+            filled_from: MirrorSeq(0),
             committed: MirrorSeq(0),
+            log_first: MirrorSeq(1),
             peer: None,
         };
         // mirror-E3.
@@ -145,20 +155,90 @@ impl Member {
         if map.primary == self.me { Role::Primary } else { Role::Backup }
     }
 
-    /// mirror-O1, step 1: the position of the next entry. The caller appends it to its log, then sends `entry`.
-    pub fn order(&mut self, now_ms: u64) -> Option<Position> {
+    /// mirror-O1, step 1: the position of the next entry, which takes `count` sequences and is named by the last one, behind the position
+    /// before it. The caller appends it to its log, then sends `entry`.
+    pub fn order(&mut self, now_ms: u64, count: u32) -> Option<(Position, Position)> {
+        assert!(count > 0, "an entry takes a sequence");
         if !self.role(now_ms).orders() {
             return None;
         }
-        let at = Position { line: Line::of(self.map().epoch), seq: self.history.end().seq.next() };
+        let before = self.history.end();
+        let seq = MirrorSeq(before.seq.0 + u64::from(count));
+        let at = Position { line: Line::of(self.map().epoch), seq };
         self.history.append(at);
-        Some(at)
+        Some((before, at))
     }
 
-    /// The letter for an entry of the log.
-    pub fn entry(&self, seq: MirrorSeq) -> Letter {
-        let before = self.history.position(MirrorSeq(seq.0 - 1));
-        self.letter(Note::Entry { before, at: self.history.position(seq) })
+    /// The letter for an entry of the log, by its first and its last sequence.
+    pub fn entry(&self, first: MirrorSeq, last: MirrorSeq) -> Letter {
+        let before = self.history.position(MirrorSeq(first.0 - 1));
+        self.letter(Note::Entry { before, at: self.history.position(last) })
+    }
+
+    /// The time until which this member orders if no event comes. 0: it does not order.
+    pub fn serves_until_ms(&self, now_ms: u64) -> u64 {
+        match self.role(now_ms) {
+            Role::Alone => u64::MAX,
+            Role::Primary => self.held.until_ms,
+            Role::Backup | Role::Resyncing | Role::Stopped => 0,
+        }
+    }
+
+    /// The same for reads, which a backup serves as well.
+    pub fn reads_until_ms(&self, now_ms: u64) -> u64 {
+        match self.role(now_ms) {
+            Role::Alone => u64::MAX,
+            Role::Primary | Role::Backup => self.held.until_ms,
+            Role::Resyncing | Role::Stopped => 0,
+        }
+    }
+
+    /// The log was trimmed: this is the oldest entry that it still has.
+    pub fn on_trimmed(&mut self, first: MirrorSeq) {
+        self.log_first = first;
+    }
+
+    /// How many members must have an entry before it is answered.
+    pub fn copies(&self) -> Copies {
+        if self.is_alone() { Copies::One } else { Copies::Both }
+    }
+
+    /// The other member's present life.
+    pub fn peer_life(&self) -> Option<Incarnation> {
+        self.peer.as_ref().map(|peer| peer.life)
+    }
+
+    /// At a primary: the other member takes entries of this life, and has all up to here. `None`: it is not in contact, or leaves.
+    pub fn peer_acked(&self) -> Option<MirrorSeq> {
+        let takes = |peer: &&Peer| peer.is_matched && !peer.is_leaving;
+        self.peer.as_ref().filter(takes).map(|peer| peer.acked)
+    }
+
+    /// The last entry that this member has made durable.
+    pub fn own_flushed(&self) -> MirrorSeq {
+        self.flushed
+    }
+
+    /// The last entry that the other member has made durable.
+    pub fn peer_flushed(&self) -> MirrorSeq {
+        self.peer.as_ref().map_or(MirrorSeq(0), |peer| peer.flushed)
+    }
+
+    /// At a receiver: entries follow one another since a `Start`.
+    pub fn is_streaming(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.is_streaming)
+    }
+
+    /// True if the promise that this member gave is over: a stop at this moment binds its next life to nothing.
+    pub fn is_free(&self, now_ms: u64) -> bool {
+        self.given.is_over(now_ms)
+    }
+
+    /// At a receiver: the acknowledgement of what the log has, for an entry that cannot be appended yet.
+    pub fn acknowledge_again(&self, out: &mut Vec<Effect>) {
+        if self.is_streaming() && !self.is_silent() {
+            self.acknowledge(out);
+        }
     }
 
     /// mirror-O2: entries up to here may be applied and answered.
@@ -206,7 +286,16 @@ impl Member {
             && self.orders_by_map()
             && peer.acked < self.history.end().seq
         {
-            out.push(Effect::Ship(peer.acked));
+            // The log may have been trimmed past the other member's end while it was behind.
+            // A member that may be in sync by now is not emptied.
+            let is_bound = self.is_joint && !peer.is_filling;
+            let has_next = self.log_first <= peer.acked.next() || !peer.is_matched || is_bound;
+            let fill = || Effect::Send(self.letter(Note::Fill { history: self.history.clone() }));
+            out.push(if has_next || !self.leads() { Effect::Ship(peer.acked) } else { fill() });
+        }
+        if self.is_streaming() && !self.map().is_in_sync(self.me) {
+            // The last one may have been lost, and a greeting of before may have arrived after it.
+            self.acknowledge(out);
         }
         self.advance_join(now_ms, out);
         // 3. The MGS.
@@ -242,6 +331,7 @@ impl Member {
         if let Some(peer) = &mut self.peer {
             peer.is_streaming = false;
             peer.is_apart = false;
+            peer.is_matched &= !peer.is_filling;
             peer.is_whole &= map.is_in_sync(self.me.other());
         }
         out.push(Effect::Record);
@@ -264,6 +354,11 @@ impl Member {
         // 2. mirror-O5: the two lives.
         let Ends { from, to } = letter.ends;
         let knows_me = to == Some(self.life);
+        // mirror-O6.
+        if let Some(to) = to.filter(|to| self.life < *to && kept(Rule::LowLivesAreTold)) {
+            out.push(Effect::Outlive(to));
+            return;
+        }
         if let Note::Hello { history, flushed, is_whole, is_filling } = letter.note {
             self.on_hello((from, knows_me), (history, flushed), (is_whole, is_filling), out);
             return;
@@ -286,6 +381,8 @@ impl Member {
                     peer.acked = peer.acked.max(end);
                     peer.flushed = peer.flushed.max(flushed);
                     (peer.is_whole, peer.is_filling) = (is_whole, is_filling);
+                    // Only a member whose stream has begun acknowledges.
+                    peer.is_matched = true;
                     self.commit();
                     self.advance_join(now_ms, out);
                 }
@@ -313,6 +410,10 @@ impl Member {
         out: &mut Vec<Effect>,
     ) {
         if self.peer.as_ref().is_some_and(|peer| from < peer.life) {
+            // mirror-O6. An old greeting that comes late costs an answer to the present life.
+            if kept(Rule::LowLivesAreTold) {
+                out.push(self.hello());
+            }
             return;
         }
         if self.peer.as_ref().is_none_or(|peer| peer.life < from) {
@@ -323,6 +424,7 @@ impl Member {
                 is_leaving: false,
                 is_apart: false,
                 is_filling,
+                is_matched: false,
                 acked: MirrorSeq(0),
                 flushed: MirrorSeq(0),
                 is_streaming: false,
@@ -333,24 +435,36 @@ impl Member {
         }
         let (leads, is_pair) = (self.leads(), self.map().is_pair());
         let peer = self.peer.as_mut().expect("set above");
+        let is_under_way = peer.is_matched && peer.is_filling && is_filling;
         peer.knows_me |= knows_me;
         (peer.is_whole, peer.is_filling) = (is_whole, is_filling);
         // mirror-J5.
         if !leads || (!knows_me && kept(Rule::LivesAreTold)) {
             return;
         }
-        // mirror-F3: a log beside half-filled chunks shares nothing.
-        match self.history.shared(&history).filter(|_| !is_filling) {
+        // mirror-F3: a log beside half-filled content shares nothing. mirror-J6.
+        let log_first = if kept(Rule::LogHasNext) { self.log_first } else { MirrorSeq(0) };
+        let shared = self.history.shared(&history).filter(|_| !is_filling);
+        match shared.filter(|_| way(shared, log_first) != Way::Whole) {
             Some(shared) => {
                 // A member in sync has a beginning of this log (mirror-O1); one that has not is treated like one that is not whole.
                 peer.is_apart = is_pair && shared != history.end();
+                // Unless it has more: then this log has lost its end, as on a medium that was put back old.
+                if peer.is_apart && is_whole && shared == self.history.end() {
+                    self.standing.is_whole = false;
+                    out.push(Effect::Record);
+                    return;
+                }
+                peer.is_matched = true;
                 peer.acked = peer.acked.max(shared.seq);
                 peer.flushed = peer.flushed.max(flushed.min(shared.seq));
                 self.commit();
                 out.push(Effect::Send(self.letter(Note::Start { after: shared })));
             }
+            // Its filling is under way: this greeting is from before.
+            None if is_under_way => {}
             None => {
-                (peer.is_apart, peer.is_filling) = (is_pair, true);
+                (peer.is_apart, peer.is_filling, peer.is_matched) = (is_pair, true, false);
                 out.push(Effect::Send(self.letter(Note::Fill { history: self.history.clone() })));
             }
         }
@@ -372,29 +486,6 @@ impl Member {
         if let Some(peer) = &mut self.peer {
             peer.is_streaming = true;
         }
-        self.acknowledge(out);
-    }
-
-    /// Step 5 by chunks, at the receiver. mirror-F3: recorded before anything of the old content goes.
-    fn on_fill(&mut self, history: History, out: &mut Vec<Effect>) {
-        if self.map().is_in_sync(self.me) || self.is_silent() || self.is_streaming() {
-            return;
-        }
-        self.standing.is_filling = true;
-        out.push(Effect::Record);
-        (self.history, self.flushed) = (history, MirrorSeq(0));
-        out.push(Effect::Refill);
-        if let Some(peer) = &mut self.peer {
-            peer.is_streaming = true;
-        }
-        self.acknowledge(out);
-    }
-
-    /// No chunk is stale any more (`resync::Filling::is_complete`).
-    pub fn on_filled(&mut self, out: &mut Vec<Effect>) {
-        self.flush(out);
-        self.standing.is_filling = false;
-        out.push(Effect::Record);
         self.acknowledge(out);
     }
 
@@ -537,12 +628,6 @@ impl Member {
     fn is_alone(&self) -> bool {
         self.map().is_sole(self.me) && !self.is_joint
     }
-    fn copies(&self) -> Copies {
-        if self.is_alone() { Copies::One } else { Copies::Both }
-    }
-    fn is_streaming(&self) -> bool {
-        self.peer.as_ref().is_some_and(|peer| peer.is_streaming)
-    }
     /// A member in sync by the map that has less than it had.
     fn has_lost_peer(&self) -> bool {
         let is_behind = |peer: &Peer| !peer.is_whole || peer.is_apart;
@@ -550,7 +635,9 @@ impl Member {
     }
 
     fn commit(&mut self) {
-        let acked = self.peer.as_ref().map_or(MirrorSeq(0), |peer| peer.acked);
+        // A member that is filled lacks content, whatever it acknowledges.
+        let peer = self.peer.as_ref().filter(|peer| !peer.is_filling);
+        let acked = peer.map_or(MirrorSeq(0), |peer| peer.acked);
         self.committed = self.committed.max(acked.min(self.history.end().seq));
     }
     fn flush(&mut self, out: &mut Vec<Effect>) {
@@ -582,6 +669,8 @@ impl Member {
         self.is_leaving
     }
 }
+
+mod fill;
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,8 @@
 //! mirror-O3: a backup appends an entry only behind the entry before it, by line and sequence, and acknowledges its end: all up to there.
 //! mirror-O4: the reported flushed sequence is the smallest of the members in sync.
 //! mirror-O5: an acknowledgement counts only between the two lives of the members that exchanged greetings, under one epoch.
+//! mirror-O6: a greeting of an earlier life is answered. A letter to a later life tells its receiver that its number was used before, as on a
+//!     medium that was put back old. It ends, and begins again above that number.
 
 use crate::history::History;
 use crate::planted::{Rule, kept};

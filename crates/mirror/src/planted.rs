@@ -11,6 +11,8 @@ pub enum Rule {
     SmallerFlushed,
     /// mirror-O5: acknowledgements of an earlier life are void.
     LivesAreTold,
+    /// mirror-O6: a life with a number that was used before is told so.
+    LowLivesAreTold,
     /// mirror-R1: at the primary a read waits for an entry in flight.
     ReadsWait,
     /// mirror-R2: the backup serves under a promise only.
@@ -37,22 +39,28 @@ pub enum Rule {
     FlushBeforeInSync,
     /// mirror-J4: a primary that lost power, or does not know the epoch, has nothing cut.
     SettledLeads,
+    /// mirror-J6: a stream begins only if the primary's log has the next entry.
+    LogHasNext,
     /// mirror-D1: the epoch is compared.
     EpochCompared,
     /// mirror-D2: a member that is not whole is not admitted beside one that may have more.
     WholeFirst,
-    /// mirror-F1: chunks are equal by version, never by checksum.
-    /// The model `fill` breaks it by itself, as no checksum is known here.
+    /// mirror-F1: a fill has the state as of its place in the order.
+    /// The model `fill` breaks it by itself, as the target keeps it.
     #[cfg(test)]
-    EqualByVersion,
-    /// mirror-F2: a fill fits only between the last entry on its chunk and the end.
-    FillsFit,
-    /// mirror-F2: an entry on a stale chunk is not applied and does not raise its version.
-    StaleStays,
+    FillsAreOrdered,
+    /// mirror-F2: the last entry of a filling comes last.
+    /// The model `fill` breaks it by itself.
+    #[cfg(test)]
+    EndIsLast,
     /// mirror-F3: a filling is recorded until it is complete.
     /// The model `fill` breaks it by itself.
     #[cfg(test)]
     FillingRecorded,
+    /// mirror-F5: a filling has all that it gave, or is not complete.
+    FillingIsWhole,
+    /// mirror-F6: a `Fill` that arrives late is void.
+    LateFillsAreVoid,
 }
 
 #[cfg(not(test))]

@@ -135,7 +135,7 @@ pub struct Standing {
     pub is_whole: bool,
     /// mirror-E1: the epoch under which it asked to be alone.
     pub asked: Option<Epoch>,
-    /// mirror-F3: it is being filled by chunks, so that its history says nothing of its content.
+    /// mirror-F3: it is being filled, so that its history says nothing of its content.
     pub is_filling: bool,
 }
 

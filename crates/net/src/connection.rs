@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use pki::Serial;
-use types::Buf;
+use types::{Buf, TargetId};
 use wire::Header;
 
 use crate::Service;
@@ -52,6 +52,8 @@ pub(crate) struct Connection {
     pub begun_ms: AtomicU32,
     /// When answers began to wait; 0: none waits.
     pub stuck_ms: AtomicU32,
+    /// The request whose answer began to wait.
+    pub stuck: Mutex<Option<(TargetId, (u64, u32))>>,
     pub frames: AtomicU32,
     pub is_bulk: AtomicBool,
     is_greeted: AtomicBool,
@@ -124,6 +126,7 @@ impl Connection {
             heard_ms: AtomicU32::new(now_ms),
             begun_ms: AtomicU32::new(now_ms),
             stuck_ms: AtomicU32::new(0),
+            stuck: Mutex::default(),
             frames: AtomicU32::new(0),
             is_bulk: AtomicBool::new(false),
             is_greeted: AtomicBool::new(false),

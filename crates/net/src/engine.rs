@@ -10,6 +10,7 @@
 mod about;
 mod back;
 mod ending;
+mod jobs;
 mod parked;
 
 use std::collections::{HashMap, VecDeque};
@@ -30,6 +31,7 @@ use wire::{Flags, Header};
 
 use about::is_about_the_process;
 use back::serve_line;
+use jobs::{Jobs, Serving};
 use parked::{AtWorker, Place};
 
 use crate::Hub;
@@ -77,9 +79,9 @@ pub(crate) struct Engine {
     connections: RwLock<HashMap<u64, Arc<Connection>>>,
     next: AtomicU64,
     queues: Mutex<Queues>,
-    /// Lengths of `ready` and `jobs`, to be read without the lock.
+    /// Length of `ready`, to be read without the lock.
     ready: AtomicUsize,
-    jobs: AtomicUsize,
+    jobs: Jobs,
     /// Workers that wait for events, and all of them.
     idle: AtomicUsize,
     workers: AtomicUsize,
@@ -101,7 +103,6 @@ pub(crate) struct Engine {
 #[derive(Default)]
 struct Queues {
     ready: VecDeque<Arc<Connection>>,
-    jobs: VecDeque<Job>,
     short: Vec<Arc<Connection>>,
 }
 
@@ -110,6 +111,9 @@ struct Job {
     connection: Arc<Connection>,
     frame: Frame<Share>,
     under_way: UnderWay,
+    /// From the first byte to the last one, and when that came.
+    received: Duration,
+    waits_since: Instant,
 }
 
 /// Closes a connection if its service panics, so that its client does not wait for an answer.
@@ -184,7 +188,7 @@ impl Engine {
                 next: AtomicU64::new(1),
                 queues: Mutex::default(),
                 ready: AtomicUsize::new(0),
-                jobs: AtomicUsize::new(0),
+                jobs: Jobs::new(limits.workers),
                 idle: AtomicUsize::new(0),
                 workers: AtomicUsize::new(0),
                 base,
@@ -303,8 +307,8 @@ impl Engine {
             turn = turn.wrapping_add(1);
             // Connections that always have more bytes do not keep those with an event waiting.
             let looks_first = turn.is_multiple_of(LOOK_EACH);
-            if !looks_first && let Some(job) = self.next_job() {
-                self.serve(job, &mut spare);
+            if !looks_first && let Some((job, serving)) = self.next_job() {
+                self.serve(job, serving, &mut spare);
                 continue;
             }
             if !looks_first && let Some(connection) = self.next_ready() {
@@ -313,10 +317,10 @@ impl Engine {
             }
             let idle = self.idle.fetch_add(1, Ordering::SeqCst) + 1;
             let has_work = self.ready.load(Ordering::SeqCst) > 0
-                || (self.jobs.load(Ordering::SeqCst) > 0 && (idle > 1 || looks_first))
+                || (self.jobs.wanted() > 0 && (idle > 1 || looks_first))
                 || self.ending.load(Ordering::SeqCst);
             events.clear();
-            let has_jobs = self.jobs.load(Ordering::SeqCst) > 0;
+            let has_jobs = self.jobs.wanted() > 0;
             let wait = match (has_work, has_jobs) {
                 (true, _) => Duration::ZERO,
                 (false, true) => JOB_WAIT,
@@ -329,7 +333,7 @@ impl Engine {
                 (Ok(_), Some(event)) => self.happened(event, &mut spare),
                 // The workers are not busy but wait for something, as for a medium.
                 (Ok(_), None) if !has_work && has_jobs => {
-                    self.grow(self.budget.limits.workers);
+                    self.grow(self.jobs.wanted());
                 }
                 (Ok(_), None) if !has_work => {
                     self.bufs.clear();
@@ -364,13 +368,11 @@ impl Engine {
         }
     }
 
-    fn next_job(&self) -> Option<Job> {
-        if self.jobs.load(Ordering::SeqCst) == 0 || !self.may_serve() {
+    fn next_job(&self) -> Option<(Job, Serving<'_>)> {
+        if self.jobs.wanted() == 0 || !self.may_serve() {
             return None;
         }
-        let job = self.queues.lock().jobs.pop_front()?;
-        self.jobs.fetch_sub(1, Ordering::SeqCst);
-        Some(job)
+        self.jobs.pop()
     }
 
     fn next_ready(&self) -> Option<Arc<Connection>> {
@@ -434,7 +436,7 @@ impl Engine {
                 }
                 return;
             }
-            let frees = self.budget.frees();
+            let (frees, reading) = (self.budget.frees(), Instant::now());
             match connection.read(spare, &|| self.may_sleep()) {
                 Ok(Read::Empty) => {
                     let begun = &connection.begun_ms;
@@ -468,7 +470,7 @@ impl Engine {
                 Ok(Read::Frame { frame, has_more }) => {
                     let now = self.now_ms();
                     connection.heard_ms.store(now, Ordering::Relaxed);
-                    connection.begun_ms.store(0, Ordering::Relaxed);
+                    let begun = connection.begun_ms.swap(0, Ordering::Relaxed);
                     connection.meter.frame(Way::In, &frame.head);
                     if frame.head.flags & Flags::REPLY != 0 || frame.head.call == PING {
                         if let Err(gone) = self.take_at_once(&connection, frame) {
@@ -486,12 +488,15 @@ impl Engine {
                     if has_more || !connection.end() {
                         self.push_ready(connection.clone());
                     }
-                    let job = Job { connection, frame, under_way };
-                    if self.may_serve() {
-                        self.serve(job, spare);
-                    } else {
-                        self.queues.lock().jobs.push_back(job);
-                        self.jobs.fetch_add(1, Ordering::SeqCst);
+                    let received = match begun {
+                        0 => reading.elapsed(),
+                        begun => Duration::from_millis(now.saturating_sub(begun).into()),
+                    };
+                    let job = Job { connection, frame, under_way, received, waits_since: Instant::now() };
+                    let call = job.frame.head.call;
+                    match self.may_serve().then(|| self.jobs.begin(call)).flatten() {
+                        Some(serving) => self.serve(job, serving, spare),
+                        None => self.jobs.push(job),
                     }
                     return;
                 }
@@ -539,9 +544,10 @@ impl Engine {
         self.idle.load(Ordering::SeqCst) > 0
     }
 
-    fn serve(&self, job: Job, spare: &mut Spare) {
-        let Job { connection, frame, under_way } = job;
+    fn serve(&self, job: Job, _serving: Serving<'_>, spare: &mut Spare) {
+        let Job { connection, frame, under_way, received, waits_since } = job;
         let Frame { head, body, bulk, share } = frame;
+        spent::arrived(received, waits_since.elapsed());
         let on_panic = OnPanic { engine: self, connection: &connection };
         let place = AtWorker::new(self, (connection.clone(), share, under_way));
         // Without a request for bulk bytes the buffer stays empty, and is not worth the lock.
@@ -627,8 +633,22 @@ impl Engine {
         let bulk = Bulk::Given(bulk, &self.bufs);
         match connection.outgoing.write(channel, [&raw, body], bulk, hold, when, &mut || false) {
             Ok(Left::All | Left::Nothing) => {}
-            Ok(Left::Queued) => self.watch_for_space(connection),
+            Ok(Left::Queued) => {
+                *connection.stuck.lock() = Some((head.target, (head.session.0, head.job_tag)));
+                self.watch_for_space(connection);
+            }
             Err(gone) => self.close_because(connection, gone),
+        }
+    }
+
+    /// An answer waited for the network until now.
+    fn count_stuck(&self, connection: &Connection) {
+        let since = connection.stuck_ms.load(Ordering::SeqCst);
+        if since != 0
+            && let Some((target, job)) = *connection.stuck.lock()
+        {
+            let waited = self.now_ms().saturating_sub(since);
+            self.hub.count_wait(target, job, Duration::from_millis(waited.into()));
         }
     }
 
@@ -649,10 +669,12 @@ impl Engine {
         match connection.outgoing.flush(&connection.channel, self.may_sleep(), &mut || false) {
             // Watched anew: another worker that found this one writing may have ended the watch. Some of it went out.
             Ok(Left::Queued) => {
+                self.count_stuck(connection);
                 connection.stuck_ms.store(self.now_ms(), Ordering::SeqCst);
                 self.watch_for_space(connection);
             }
             Ok(Left::All | Left::Nothing) => {
+                self.count_stuck(connection);
                 connection.stuck_ms.store(0, Ordering::SeqCst);
                 self.watch(connection, READABLE);
                 // Another answer may have been queued before the mark went.

@@ -146,6 +146,15 @@ impl Fabric {
         Ok(peer)
     }
 
+    /// Ends the requests that wait for this target as unknown: another one serves in its place. It may not answer for long, as when its process
+    /// stands still.
+    pub fn end_requests(&self, target: TargetId) {
+        let routes = self.routes.read();
+        let node = routes.targets.get(&target).and_then(|(node, _)| routes.nodes.get(node)).cloned();
+        drop(routes);
+        node.iter().for_each(|node| node.end_target(target));
+    }
+
     /// The peer for `target` at an address, to find the MGS. A call to an invalid address fails.
     pub fn peer_at(&self, nid: &str, target: TargetId) -> Arc<dyn Peer> {
         let mut routes = self.routes.write();

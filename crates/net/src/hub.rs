@@ -7,11 +7,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use types::{Buf, NodeId, TargetId, Word};
-use wire::{Flags, Header};
+use spent::Cause;
+use types::{Buf, NodeId, Seq, TargetId, Word};
+use wire::jobs::{self, JobStatsReply};
+use wire::{Empty, Flags, Header, ReplyHead, encode_reply};
 
+use crate::calls::{Begun, Calls, Served};
 use crate::later::{Answer, Parking};
 use crate::{Service, local};
 
@@ -26,6 +30,7 @@ pub struct Hub {
 pub(crate) struct Seat {
     target: TargetId,
     service: ArcSwapOption<Arc<dyn Service>>,
+    calls: Arc<Calls>,
 }
 
 /// There is no such target in this process: nothing was done.
@@ -47,6 +52,16 @@ impl Hub {
         if let Some(seat) = self.seats.load().iter().find(|seat| seat.target == target) {
             seat.service.store(None);
         }
+    }
+
+    /// The requests of each target that is served, or was, by job: the `max` that took most time.
+    pub fn jobs(&self, max: usize) -> Vec<(TargetId, JobStatsReply)> {
+        self.seats.load().iter().map(|seat| (seat.target, seat.calls.jobs.stats(max))).collect()
+    }
+
+    /// The requests of each target that is served, or was, by call.
+    pub fn served(&self) -> Vec<(TargetId, Vec<Served>)> {
+        self.seats.load().iter().map(|seat| (seat.target, seat.calls.served())).collect()
     }
 
     pub fn serves(&self, target: TargetId) -> bool {
@@ -72,7 +87,7 @@ impl Hub {
 
     /// The seat of `target`, which stays the same for the life of this hub.
     pub(crate) fn seat(&self, target: TargetId) -> Arc<Seat> {
-        let mine = Arc::new(Seat { target, service: ArcSwapOption::empty() });
+        let mine = Arc::new(Seat { target, service: ArcSwapOption::empty(), calls: Arc::default() });
         loop {
             let seats = self.seats.load();
             if let Some(seat) = seats.iter().find(|seat| seat.target == target) {
@@ -89,6 +104,15 @@ impl Hub {
     }
     pub fn node(&self) -> NodeId {
         NodeId(self.node.load(Ordering::Relaxed))
+    }
+
+    /// Counts a wait of a request that its thread does not see: for the network.
+    pub(crate) fn count_wait(&self, target: TargetId, job: (u64, u32), time: Duration) {
+        if job.1 != 0
+            && let Some(seat) = self.seats.load().iter().find(|seat| seat.target == target)
+        {
+            seat.calls.jobs.count_wait(job, Cause::Network, time);
+        }
     }
 
     /// Carries out one request on this thread. The reply's bulk bytes go to `into`; the reply's header has the lengths. `None`: the answer
@@ -119,9 +143,31 @@ impl Seat {
     ) -> Result<Option<(Header, Vec<u8>)>, NotHere> {
         let service = self.service.load();
         let service = service.as_ref().ok_or(NotHere)?;
+        let begun = Begun::now(head);
         let mut answer = Answer::parkable(reply_to(head), into, parking);
-        service.serve(head, body, bulk, &mut answer);
-        Ok(answer.end(head))
+        match self.about_jobs(head, body, &answer) {
+            Some(told) => answer.body = told,
+            None => {
+                answer.counted = Some((&self.calls, begun));
+                service.serve(head, body, bulk, &mut answer);
+            }
+        }
+        let answered = answer.end(head);
+        if let Some((reply, body)) = &answered {
+            self.calls.count(begun, reply, body);
+        }
+        Ok(answered)
+    }
+
+    /// The answer to a call about jobs, which is the same at every target.
+    fn about_jobs(&self, head: &Header, body: &[u8], answer: &Answer<'_>) -> Option<Vec<u8>> {
+        if !jobs::CALLS.iter().any(|(call, _)| *call == head.call) {
+            return None;
+        }
+        match answer.check_role(head.call) {
+            Ok(()) => self.calls.jobs.answer(head, body),
+            Err(fault) => Some(encode_reply(&ReplyHead::refused(&fault, Seq(0)), None::<&Empty>)),
+        }
     }
 }
 

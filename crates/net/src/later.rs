@@ -6,6 +6,7 @@ use pki::Identity;
 use types::{Buf, Code, Fault};
 use wire::{Flags, Header};
 
+use crate::calls::{Begun, Calls};
 use crate::known::{Endpoint, Known, Sender};
 use crate::line::{Answered, SendBack};
 
@@ -19,6 +20,8 @@ pub struct Answer<'a> {
     pub bulk: &'a mut Buf,
     parking: Option<&'a dyn Parking>,
     is_parked: bool,
+    /// The place where the request is counted, and when it came.
+    pub(crate) counted: Option<(&'a Arc<Calls>, Begun)>,
 }
 
 /// A transport's part of an answer that comes later.
@@ -69,13 +72,21 @@ pub(crate) type Deliver = Box<dyn FnOnce(Header, Vec<u8>, Buf) + Send>;
 pub struct Later {
     head: Header,
     deliver: Deliver,
+    counted: Option<(Arc<Calls>, Begun)>,
 }
 
 impl<'a> Answer<'a> {
     /// An empty answer with this head, for a service that is called without a transport. It cannot come later.
     pub fn new(head: Header, bulk: &'a mut Buf) -> Answer<'a> {
         bulk.clear();
-        Answer { head, body: Vec::with_capacity(REPLY_BYTES), bulk, parking: None, is_parked: false }
+        Answer {
+            head,
+            body: Vec::with_capacity(REPLY_BYTES),
+            bulk,
+            parking: None,
+            is_parked: false,
+            counted: None,
+        }
     }
 
     pub(crate) fn parkable(head: Header, bulk: &'a mut Buf, parking: &'a dyn Parking) -> Answer<'a> {
@@ -87,7 +98,15 @@ impl<'a> Answer<'a> {
         let deliver = self.parking?.park()?;
         self.parking = None;
         self.is_parked = true;
-        Some(Later { head: self.head, deliver })
+        let counted = self.counted.map(|(calls, begun)| (calls.clone(), begun.parked()));
+        Some(Later { head: self.head, deliver, counted })
+    }
+
+    /// Counts an operation of a request that has several, for the statistics of jobs.
+    pub fn count_part(&self, call: u16, bulk_len: u32) {
+        if let Some((calls, begun)) = self.counted {
+            calls.count_part(begun, call, bulk_len.into());
+        }
     }
 
     /// Takes the line to the process that sent this request, for later requests to it. `None`: the process does not listen on this
@@ -204,6 +223,9 @@ impl Later {
         let mut answer = Answer::new(self.head, &mut bulk);
         fill(&mut answer);
         if let Some((head, body)) = answer.end(&self.head) {
+            if let Some((calls, begun)) = &self.counted {
+                calls.count(*begun, &head, &body);
+            }
             (self.deliver)(head, body, bulk);
         }
     }

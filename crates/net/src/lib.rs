@@ -17,6 +17,7 @@ use wire::Header;
 
 mod bell;
 mod bufs;
+mod calls;
 mod channel;
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
@@ -30,6 +31,7 @@ pub mod fault;
 mod hello;
 mod hub;
 mod incoming;
+mod jobs;
 mod known;
 mod lane;
 mod later;
@@ -51,6 +53,7 @@ mod server;
 mod socket;
 mod timing;
 
+pub use calls::{BUCKETS, Served, bounds_sec};
 pub use fabric::Fabric;
 pub use hello::{HELLO_LEN, Hello, Kind, Status as HelloStatus, VERSION as HELLO_VERSION};
 pub use hub::Hub;

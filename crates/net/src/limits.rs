@@ -33,7 +33,7 @@ const SHORT_MAX: usize = 64 * 1024;
 pub struct Limits {
     /// Most connections. Each takes a file descriptor; an idle one takes less than 4 KiB beside the kernel's part.
     pub connections: usize,
-    /// Most threads that serve requests, at least two.
+    /// Most threads that serve requests, at least two. Requests between the members of a mirror have some more (net-E3).
     pub workers: usize,
     /// Most bytes of frames that are received, served or not sent yet.
     pub memory: usize,

@@ -234,8 +234,7 @@ impl Inner {
             let (inner, by) = (&greeting.inner, Instant::now() + GREETING_MAX);
             let peer = host.map_or_else(|| "?".into(), |ip| ip.to_string());
             if let Err(why) = inner.greet(Arc::new(socket), n, &peer, by) {
-                inner.counts.refused();
-                tracing::warn!(peer, nid = inner.nids[n], "a circuit was refused: {why}");
+                inner.note_refused(&peer, n, &why);
             }
         };
         if std::thread::Builder::new().name("greet".into()).spawn(greet).is_err() {
@@ -285,11 +284,19 @@ impl Inner {
                 Ok(())
             }
             Err(Refusal(status, why)) => {
-                let told = answer(status, why.clone());
                 let who = identity.map_or(String::new(), |i| format!("{}: ", i.uri()));
-                told.and(Err(Gone::Refused(format!("{who}{}: {why}", hello.nid))))
+                // Before the answer: the dialler may look at the counters as soon as it has it.
+                self.note_refused(peer, n, &Gone::Refused(format!("{who}{}: {why}", hello.nid)));
+                // A dialler that is gone needs no answer.
+                let _ = answer(status, why);
+                Ok(())
             }
         }
+    }
+
+    fn note_refused(&self, peer: &str, n: usize, why: &Gone) {
+        self.counts.refused();
+        tracing::warn!(peer, nid = self.nids[n], "a circuit was refused: {why}");
     }
 
     /// The channel of a new connection, after its handshake.

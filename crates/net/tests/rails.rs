@@ -31,7 +31,7 @@ fn map_with(version: u64, nids: Vec<String>) -> ClusterMap {
         state: 1,
         bytes_total: 0,
     };
-    let node = Node { id: NodeId(7), name: "oss1".into(), nids };
+    let node = Node { id: NodeId(7), name: "oss1".into(), nids, rack: String::new() };
     ClusterMap { version, nodes: vec![node], targets: vec![target], ..ClusterMap::empty() }
 }
 

@@ -11,8 +11,9 @@ use net::conformance::{Echo, PARKED, QUICK, Rig, SLOW, check};
 use net::fault::Proxy;
 use net::{Call, Fabric, Hub, Limits, NetError, Peer, Server};
 use types::{Buf, NodeId, TargetId};
-use wire::Header;
 use wire::map::{ClusterMap, Mirror, Node, Target};
+use wire::pair::{FlushLog, Letters};
+use wire::{Header, Request};
 
 const T: TargetId = TargetId(11);
 
@@ -109,7 +110,7 @@ fn local_and_remote_differ_in_fate() {
 
 fn map_with(nids: Vec<String>, node: u64) -> ClusterMap {
     let mut map = ClusterMap::empty();
-    map.nodes.push(Node { id: NodeId(node), name: "oss1".into(), nids });
+    map.nodes.push(Node { id: NodeId(node), name: "oss1".into(), nids, rack: String::new() });
     map.mirrors.push(Mirror::alone(types::MirrorId(1), types::FsId(1), false, types::Epoch(1), T));
     map.targets.push(Target {
         id: T,
@@ -533,6 +534,63 @@ fn busy_workers_leave_pings_answered_and_requests_queued() {
             (0..6).map(|_| scope.spawn(|| call(&*peer, SLOW + 600, Duration::from_secs(20)))).collect();
         for slow in slow {
             slow.join().expect("no panic").expect("an answer, although it waited for a worker");
+        }
+    });
+}
+
+/// Each ordinary worker serves a request that does not end before a letter of a mirror's member was answered.
+#[test]
+fn letters_between_members_are_answered_while_all_workers_are_blocked() {
+    struct Blocked {
+        waiting: std::sync::Mutex<u32>,
+        changed: std::sync::Condvar,
+        is_over: std::sync::atomic::AtomicBool,
+    }
+    impl net::Service for Blocked {
+        fn serve(&self, head: &Header, _: &[u8], _: &[u8], answer: &mut net::Answer<'_>) {
+            // A flush at the other member blocks as well.
+            if matches!(head.call, QUICK | FlushLog::CALL) {
+                let mut waiting = self.waiting.lock().expect("no panic");
+                *waiting += 1;
+                self.changed.notify_all();
+                while !self.is_over.load(Ordering::SeqCst) {
+                    waiting = self.changed.wait(waiting).expect("no panic");
+                }
+            }
+            answer.body = b"done".to_vec();
+        }
+    }
+    let (waiting, changed) = Default::default();
+    let blocked = Arc::new(Blocked { waiting, changed, is_over: false.into() });
+    let hub = Hub::new();
+    hub.add(T, blocked.clone());
+    let limits = Limits { workers: 4, ..Limits::default() };
+    let server = Server::listen_within("127.0.0.1:0", hub, limits, None).expect("it listens");
+    let peer = Fabric::new(None).peer_at(&server.nid(), T);
+    let wait = Duration::from_secs(20);
+    // Waits until so many requests are being served.
+    let until = |n: u32| {
+        let mut waiting = blocked.waiting.lock().expect("no panic");
+        while *waiting < n {
+            let (now, late) = blocked.changed.wait_timeout(waiting, wait).expect("no panic");
+            assert!(!late.timed_out(), "{} of {n} requests are served", *now);
+            waiting = now;
+        }
+        *waiting
+    };
+    std::thread::scope(|scope| {
+        let ordinary: Vec<_> = (0..8).map(|_| scope.spawn(|| call(&*peer, QUICK, wait))).collect();
+        assert_eq!(until(3), 3, "one worker receives");
+        call(&*peer, Letters::CALL, wait).expect("a letter is answered beside them");
+        // So many flushes that they take all workers of members.
+        let flushes: Vec<_> = (0..40).map(|_| scope.spawn(|| call(&*peer, FlushLog::CALL, wait))).collect();
+        let served = until(3 + 24);
+        call(&*peer, Letters::CALL, wait).expect("a letter is answered beside flushes too");
+        assert_eq!((served, *blocked.waiting.lock().expect("no panic")), (27, 27), "the others wait");
+        blocked.is_over.store(true, Ordering::SeqCst);
+        blocked.changed.notify_all();
+        for asked in ordinary.into_iter().chain(flushes) {
+            asked.join().expect("no panic").expect("an answer, although it waited for a worker");
         }
     });
 }

@@ -23,7 +23,8 @@ impl Core {
                 ctx.joined.fs, head.fs
             ));
         }
-        if head.epoch.0 != 0 && head.epoch != ctx.joined.epoch {
+        // A standby's seat knows the epoch earlier than the map does, and has compared it (oss-P9).
+        if head.epoch.0 != 0 && head.epoch != ctx.joined.epoch && !self.is_standby() {
             let Header { epoch, .. } = head;
             return moved(format!(
                 "this mirror is in {}, the request is for {epoch}; fetch the map",
@@ -31,12 +32,13 @@ impl Core {
             ));
         }
         let asks_who_we_are = matches!(head.call, Attach::CALL | TargetStat::CALL);
-        if asks_who_we_are || head.incarnation == Incarnation(0) || head.incarnation == self.incarnation {
+        if asks_who_we_are || head.incarnation == Incarnation(0) || head.incarnation == self.incarnation() {
             return Ok(());
         }
         moved(format!(
             "this OST restarted: it is {}, the request is for {}; attach again and replay",
-            self.incarnation, head.incarnation
+            self.incarnation(),
+            head.incarnation
         ))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use store::{DamageKind, Recorded, StoreError};
-use types::{Fault, ObjectId, TargetId};
+use types::{Fault, ObjectId, PAGE_SIZE, TargetId};
 use wire::object::{DamageClear, DamageList, DamageListReply, RIGHT_ADMIN, RIGHT_READ, ReportMissing};
 use wire::{Empty, Wire};
 
@@ -13,14 +13,20 @@ use crate::serve::{Ctx, Served};
 impl Core {
     /// oss-P5: records the damage that an error reports, and turns the error into the caller's fault.
     pub fn note_damage(&self, ctx: &Ctx<'_>, e: StoreError) -> Fault {
-        if let StoreError::Damaged { object, offset, kind } = e {
+        // A member that hands over looks at its content again, or drops it.
+        if let StoreError::Damaged { object, offset, kind } = e
+            && !self.hands_over()
+        {
             self.record_damage(ctx, object, offset, kind);
         }
         e.into()
     }
 
     pub fn record_damage(&self, ctx: &Ctx<'_>, object: ObjectId, offset: u64, kind: DamageKind) {
-        self.keep_damage(ctx.joined.target, store::Damage { object, offset, kind, found_sec: ctx.now_sec });
+        self.keep_damage(
+            ctx.joined.target,
+            store::Damage { object, offset, kind, found_sec: ctx.now_sec, is_repaired: false },
+        );
     }
 
     pub fn keep_damage(&self, target: TargetId, damage: store::Damage) {
@@ -47,6 +53,17 @@ impl Core {
         }
     }
 
+    /// A filling of the mirror's other member met a page that cannot be read here.
+    pub fn note_given_as_lost(&self, object: ObjectId, page: u32) {
+        let (target, offset) = (self.store.label().target, u64::from(page) * PAGE_SIZE as u64);
+        tracing::error!(
+            %target, %object, offset,
+            "a page that cannot be read here is lost at the mirror's other member too, which this one fills; restore the file from a backup"
+        );
+        let (kind, found_sec) = (DamageKind::Checksum, (self.settings.clock)());
+        self.keep_damage(target, store::Damage { object, offset, kind, found_sec, is_repaired: false });
+    }
+
     /// A client reports a missing object that its layout marks as written. The OST looks itself, because a stale layout is not damage.
     pub fn on_report_missing(
         &self,
@@ -69,6 +86,7 @@ impl Core {
             offset: d.offset,
             kind: d.kind as u8,
             found_sec: d.found_sec,
+            is_repaired: d.is_repaired,
         };
         DamageListReply { damage: self.store.damage().iter().map(on_wire).collect() }.put(reply);
         Ok(Served::READ)

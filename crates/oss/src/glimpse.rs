@@ -21,6 +21,7 @@ impl Core {
             fence::admit(&g.cap, id, LeaseVersion::from_u64(self.store.lease(*id)?))?;
             // Fence first, so that fenced clients cannot change the object after it was looked at.
             self.store.fence(*id, lease_of(&g.cap))?;
+            self.await_entries(id)?;
             objects.push(describe(*id, self.store.stat(*id)?));
         }
         assert!(objects.len() == g.objects.len(), "a glimpse answers for each object");

@@ -61,10 +61,13 @@ impl Core {
         let mut joined = self.joined.write();
         let Some(before) = joined.clone().filter(|before| map.version > before.version) else { return };
         let Some(secret) = map.fs(before.fs).map(|fs| fs.secret) else { return };
+        let epoch = map.mirror(self.store.label().mirror).map_or(before.epoch, |m| m.epoch.max(before.epoch));
+        self.store.set_epoch(epoch);
         // Clients get maps without keys.
         let is_new = secret != before.secret && secret != Uuid::default();
         *joined = Some(Arc::new(Joined {
             version: map.version,
+            epoch,
             secret: if is_new { secret } else { before.secret },
             ..(*before).clone()
         }));
@@ -91,6 +94,9 @@ impl Core {
                 label.target, label.fs_uuid, reply.target
             );
             return Err(Fault::new(Code::Invalid, detail));
+        }
+        if let Some(engine) = &self.engine {
+            pair::check_note_is_of(&engine.volume().note(), label.mirror, reply.mirror)?;
         }
         let old = label.clone();
         label.target = reply.target;

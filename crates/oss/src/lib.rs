@@ -19,6 +19,7 @@ mod glimpse;
 mod grant;
 mod joined;
 mod list;
+mod mirror;
 mod nodemap;
 mod ost;
 mod owners;
@@ -26,6 +27,7 @@ mod pace;
 mod punch;
 mod range;
 mod read;
+mod repair;
 mod reserve;
 mod scrub;
 mod seek;
@@ -34,13 +36,14 @@ mod session;
 mod settings;
 mod stat;
 mod truncate;
+mod verify;
 mod workers;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use disk::Disk;
@@ -48,7 +51,7 @@ use disk::volume::{Label, Media};
 use net::{Answer, Service};
 use parking_lot::{Mutex, RwLock};
 use store::{DamageKind, Engine, ObjectStore};
-use types::{Fault, Incarnation};
+use types::{Fault, Seq};
 use wire::Header;
 use wire::map::ClusterMap;
 use wire::mgmt::RegisterReply;
@@ -75,8 +78,15 @@ pub(crate) struct Core {
     /// Itself, for answers that come later.
     me: Weak<Core>,
     store: Arc<dyn ObjectStore>,
-    /// The incarnation of this start.
-    incarnation: Incarnation,
+    /// The store as a member of a mirror. `None`: a store of another kind, which is in no mirror.
+    engine: Option<Arc<Engine>>,
+    role: RwLock<mirror::Role>,
+    /// The entry of the mirror that is put off, by its hash, and since when.
+    put_off: Mutex<Option<(u64, std::time::Instant)>>,
+    /// The other member, in either role.
+    peer: RwLock<Option<Arc<dyn pair::Peer>>>,
+    /// The incarnation of this start, or of the life that began when the member took over.
+    incarnation: AtomicU32,
     joined: RwLock<Option<Arc<Joined>>>,
     slot_locks: Vec<Mutex<()>>,
     ranges: range::RangeLocks,
@@ -85,6 +95,7 @@ pub(crate) struct Core {
     settings: Settings,
     bell: workers::Bell,
     scrubber: scrub::Scrubber,
+    verifier: verify::Verifier,
     pace: pace::Pace,
     stopping: AtomicBool,
     /// Seconds since 1970.
@@ -102,6 +113,16 @@ impl Ost {
     /// Opens and recovers an OST. Requests are refused with `NotReady` until `join`.
     pub fn open(media: impl Into<Media>, settings: Settings) -> Result<Arc<Ost>, Fault> {
         let store = Engine::open_with(media, settings.store)?;
+        Ost::with_engine(store, settings)
+    }
+
+    /// As `open`, and cuts the log behind mirror seq `after`: the mirror went on from there without this member.
+    pub fn open_cut(media: impl Into<Media>, settings: Settings, after: Seq) -> Result<Arc<Ost>, Fault> {
+        let store = Engine::open_cut(media, settings.store, after)?;
+        Ost::with_engine(store, settings)
+    }
+
+    fn with_engine(store: Engine, settings: Settings) -> Result<Arc<Ost>, Fault> {
         let unreadable = store.take_unreadable();
         if store.health().superblock_copies < 2 {
             let index = store.label().index;
@@ -120,23 +141,34 @@ impl Ost {
                 "sound entries after the log's end were discarded: they were not flushed, which is normal after a power loss; after anything else check the medium"
             );
         }
-        let ost = Ost::with_store(Arc::new(store), settings);
+        let store = Arc::new(store);
+        let ost = Ost::of(store.clone(), Some(store), settings);
         let (target, found_sec) = (ost.label().target, (ost.core.settings.clock)());
         for (object, offset) in unreadable {
             let kind = DamageKind::Medium;
-            ost.core.keep_damage(target, store::Damage { object, offset, kind, found_sec });
+            ost.core
+                .keep_damage(target, store::Damage { object, offset, kind, found_sec, is_repaired: false });
         }
         Ok(ost)
     }
 
     /// Serves any store.
     pub fn with_store(store: Arc<dyn ObjectStore>, settings: Settings) -> Arc<Ost> {
+        Ost::of(store, None, settings)
+    }
+
+    fn of(store: Arc<dyn ObjectStore>, engine: Option<Arc<Engine>>, settings: Settings) -> Arc<Ost> {
         let started_sec = (settings.clock)();
         store.begin_service(started_sec);
         let core = Arc::new_cyclic(|me: &Weak<Core>| Core {
             me: me.clone(),
-            incarnation: store.incarnation(),
+            engine,
+            role: RwLock::default(),
+            put_off: Mutex::default(),
+            peer: RwLock::default(),
+            incarnation: AtomicU32::new(store.incarnation().0),
             scrubber: scrub::Scrubber::new(store.scrub()),
+            verifier: verify::Verifier::default(),
             pace: pace::Pace::new(std::time::Instant::now()),
             store,
             joined: RwLock::default(),
@@ -153,6 +185,11 @@ impl Ost {
         let weak = Arc::downgrade(&core);
         core.store.on_parked(Box::new(move || weak.upgrade().iter().for_each(|core| core.bell.ring())));
         Arc::new(Ost { workers: Workers::start(&core), core })
+    }
+
+    /// As the call OstStat tells them.
+    pub fn counters(&self) -> wire::ost::OstStatReply {
+        self.core.ost_stat((self.core.settings.clock)())
     }
 
     /// The target's identity, from its superblock.

@@ -19,6 +19,11 @@ const OBJECTS_AT_ONCE: u64 = 16 << 10;
 impl Core {
     pub fn on_ost_stat(&self, ctx: &Ctx<'_>, s: OstStat, reply: &mut Vec<u8>) -> Result<Served, Fault> {
         self.check_cap_right(ctx, &s.cap, RIGHT_ADMIN)?;
+        self.ost_stat(ctx.now_sec).put(reply);
+        Ok(Served::READ)
+    }
+
+    pub fn ost_stat(&self, now_sec: u64) -> OstStatReply {
         let s = self.store.stats();
         let d = &s.device;
         let by_purpose = [
@@ -31,7 +36,7 @@ impl Core {
         let writes = |(purpose, sizes)| OstWrites { purpose, sizes: sizes_on_wire(sizes) };
         OstStatReply {
             started_sec: self.started_sec,
-            now_sec: ctx.now_sec,
+            now_sec,
             device_bytes: d.bytes,
             writes: by_purpose.map(writes).into(),
             reads: sizes_on_wire(&d.reads),
@@ -68,8 +73,6 @@ impl Core {
             },
             failure: self.store.health().failure.unwrap_or_default(),
         }
-        .put(reply);
-        Ok(Served::READ)
     }
 
     fn grants(&self) -> Vec<OstGrant> {

@@ -27,7 +27,7 @@ impl Core {
                     gate: &gate_of(&p.cap, &p.object),
                     origin,
                 };
-                self.store.punch(&punch).map_err(|e| self.note_damage(ctx, e))
+                self.repairing(ctx, || self.store.punch(&punch))
             },
         )?;
         Empty {}.put(reply);

@@ -71,6 +71,7 @@ impl RangeLocks {
                 let Some(counted) = Waiter::count(&self.waiters) else { return busy() };
                 waiter = Some(counted);
             }
+            let _wait = spent::waiting(spent::Cause::Lock);
             self.freed.wait_until(&mut table, deadline.min(until));
         }
     }

@@ -24,12 +24,13 @@ impl Core {
         object::check::read(&r.object, r.offset, r.len)?;
         self.check_cap(ctx, &r.cap, &r.object, RIGHT_READ)?;
         let end = r.offset.saturating_add(r.len.into());
+        self.await_entries(&r.object)?;
         self.await_range(ctx.head, r.lock, r.object, r.offset..end, Access::Read)?;
         let read =
             store::Read { object: r.object, offset: r.offset, len: r.len, gate: &gate_of(&r.cap, &r.object) };
         let mut crcs = Vec::new();
         let begin = Instant::now();
-        let exists = self.store.read(&read, out, &mut crcs).map_err(|e| self.note_damage(ctx, e))?;
+        let exists = self.repairing(ctx, || self.store.read(&read, out, &mut crcs))?;
         if out.len() >= pace::BYTES_MIN {
             self.pace.read(out.len(), begin.elapsed(), begin);
         }

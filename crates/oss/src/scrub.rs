@@ -76,8 +76,12 @@ impl Core {
             }
             known.now = next;
             if is_over {
-                let Pass { bytes, objects, bad_pages, .. } = next.last;
-                tracing::info!(target = %self.store.label().target, bytes, objects, bad_pages, "scrub ended");
+                let Pass { bytes, objects, bad_pages, repaired, .. } = next.last;
+                tracing::info!(target = %self.store.label().target, bytes, objects, bad_pages, repaired, "scrub ended");
+                // Content that differs while both members' checksums hold shows by a comparison alone.
+                if self.has_follower() {
+                    self.begin_verify();
+                }
             }
         }
         Ok(pause_of(charged, known.now.rate))
@@ -99,13 +103,21 @@ impl Core {
                 found => (found?, false),
             };
             let (target, found_sec) = (self.store.label().target, (self.settings.clock)());
-            for (offset, kind) in &found.bad {
-                let damage = store::Damage { object: at.object, offset: *offset, kind: *kind, found_sec };
+            let bad = self.repair_found(target, at.object, found.bad.clone());
+            for (offset, kind) in &bad {
+                let damage = store::Damage {
+                    object: at.object,
+                    offset: *offset,
+                    kind: *kind,
+                    found_sec,
+                    is_repaired: false,
+                };
                 self.keep_damage(target, damage);
             }
             let bytes = u64::from(found.pages) * PAGE_SIZE as u64;
             at.pass.bytes = at.pass.bytes.saturating_add(bytes);
-            at.pass.bad_pages += found.bad.len() as u64;
+            at.pass.bad_pages += bad.len() as u64;
+            at.pass.repaired += (found.bad.len() - bad.len()) as u64;
             left -= found.pages.min(left);
             if let Some(next) = found.next.filter(|next| *next < at.page_end) {
                 at.page = next;
@@ -173,7 +185,10 @@ impl Core {
             }
             Some(BadLeaf { first, at, is_saved: false }) => {
                 let (object, kind) = (first, DamageKind::Index);
-                self.keep_damage(target, store::Damage { object, offset: at, kind, found_sec });
+                self.keep_damage(
+                    target,
+                    store::Damage { object, offset: at, kind, found_sec, is_repaired: false },
+                );
             }
         }
         Ok(found)
@@ -320,8 +335,8 @@ fn pages_of_step(rate: u64) -> u32 {
 }
 
 fn on_wire(pass: &Pass) -> ScrubPass {
-    let Pass { begun_sec, ended_sec, bytes, objects, bad_pages } = *pass;
-    ScrubPass { begun_sec, ended_sec, bytes, objects, bad_pages }
+    let Pass { begun_sec, ended_sec, bytes, objects, bad_pages, repaired } = *pass;
+    ScrubPass { begun_sec, ended_sec, bytes, objects, bad_pages, repaired }
 }
 
 /// The time that `bytes` take at `rate` bytes per second; none for rate 0.

@@ -8,9 +8,10 @@ use pki::Role;
 use types::{Buf, Code, Fault, Seq, SessionId};
 use wire::object::{
     DamageClear, DamageList, Destroy, Glimpse, Grant, List, LockRange, Punch, Read, Release, ReportMissing,
-    Reserve, ScrubControl, Seek, Truncate, UnlockRange, Verify, Write,
+    Reserve, ScrubControl, Seek, SeekReserved, Truncate, UnlockRange, Verify, Write,
 };
 use wire::ost::{OstSpace, OstStat};
+use wire::pair::VerifyMirror;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::{Empty, Header, Malformed, ReplyHead, Request, Wire};
 
@@ -38,12 +39,16 @@ impl Core {
     pub fn serve(&self, head: &Header, body: &[u8], bulk: &[u8], answer: &mut Answer<'_>) {
         answer.bulk.clear();
         let mut reply = Vec::new();
-        let outcome =
-            self.admit_sender(head, body, answer).and_then(|()| self.admit_node(head, body, answer));
+        let outcome = self
+            .check_role(head)
+            .and_then(|()| self.admit_sender(head, body, answer))
+            .and_then(|()| self.admit_node(head, body, answer));
         let outcome = outcome.and_then(|()| match head.call {
             Flush::CALL => self.on_flush(head, answer),
             _ => self.dispatch(head, body, bulk, answer.bulk, &mut reply).map(Some),
         });
+        // oss-P9: the state that was read may be old if this member stood still meanwhile.
+        let outcome = outcome.and_then(|served| self.check_role(head).map(|()| served));
         self.fill(answer, outcome, &reply);
     }
 
@@ -92,7 +97,7 @@ impl Core {
         let flushed_seq = self.store.flushed_seq();
         debug_assert!(flushed_seq <= self.store.last_seq(), "oss-P4: a flushed entry is in the log");
         answer.head.epoch = self.joined.read().as_ref().map_or(Default::default(), |j| j.epoch);
-        answer.head.incarnation = self.incarnation;
+        answer.head.incarnation = self.incarnation();
         answer.body.clear();
         match outcome {
             Ok(served) => {
@@ -101,6 +106,7 @@ impl Core {
                 answer.body.extend_from_slice(reply);
             }
             Err(fault) => {
+                let fault = self.of_member(fault);
                 answer.bulk.clear();
                 ReplyHead::refused(&fault, flushed_seq).put(&mut answer.body);
             }
@@ -138,6 +144,7 @@ impl Core {
             Release::CALL => self.on_release(&ctx, parse(body)?, reply),
             Punch::CALL => self.on_punch(&ctx, parse(body)?, reply),
             Seek::CALL => self.on_seek(&ctx, parse(body)?, reply),
+            SeekReserved::CALL => self.on_seek_reserved(&ctx, parse(body)?, reply),
             Destroy::CALL => self.on_destroy(&ctx, parse(body)?, reply),
             Glimpse::CALL => self.on_glimpse(&ctx, parse(body)?, reply),
             List::CALL => self.on_list(&ctx, parse(body)?, reply),
@@ -146,6 +153,7 @@ impl Core {
             DamageList::CALL => self.on_damage_list(&ctx, parse(body)?, reply),
             DamageClear::CALL => self.on_damage_clear(&ctx, parse(body)?, reply),
             ScrubControl::CALL => self.on_scrub(&ctx, parse(body)?, reply),
+            VerifyMirror::CALL => self.on_verify_mirror(&ctx, parse(body)?, reply),
             OstStat::CALL => self.on_ost_stat(&ctx, parse(body)?, reply),
             OstSpace::CALL => self.on_ost_space(&ctx, parse(body)?, reply),
             Attach::CALL => self.on_attach(&ctx, parse(body)?, reply),

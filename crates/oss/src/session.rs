@@ -28,6 +28,8 @@ impl Core {
             (false, SessionId(0)) => {
                 return Err(Fault::new(Code::BadRequest, "sessions begin at the MDT: attach there first"));
             }
+            // It attaches for reads: this member learns which certificate the session belongs to, and has the session from the primary.
+            (false, _) if self.is_standby() => vec![],
             (false, session) => {
                 self.store.begin_session(session)?;
                 let slots = self.store.slots(session).ok_or_else(|| unknown(session))?;

@@ -15,6 +15,8 @@ pub struct Settings {
     pub background: bool,
     /// False: no scrub thread (for an OST that is only inspected).
     pub scrub: bool,
+    /// Most bytes per second that the other member of its mirror is filled with; 0: no limit.
+    pub resync_rate: u64,
     /// The engine's handling of small writes.
     pub store: store::Settings,
     pub clock: Clock,
@@ -25,6 +27,13 @@ impl Default for Settings {
         let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let commit_interval = Duration::from_secs(1);
         let store = store::Settings::default();
-        Settings { commit_interval, background: true, scrub: true, store, clock: Arc::new(clock) }
+        Settings {
+            commit_interval,
+            background: true,
+            scrub: true,
+            resync_rate: 0,
+            store,
+            clock: Arc::new(clock),
+        }
     }
 }

@@ -5,10 +5,13 @@ mod damage;
 mod exactly_once;
 mod grants;
 mod life;
+mod mirror;
 mod nodemap;
 mod ost;
 mod owners;
+mod repair;
 mod scrub;
+mod trouble;
 
 use std::sync::Arc;
 
@@ -143,6 +146,9 @@ impl Rig {
     }
 
     fn attach(&self) -> AttachReply {
+        self.attach_with(Header::default())
+    }
+    fn attach_with(&self, head: Header) -> AttachReply {
         let attach = Attach {
             fs_uuid: FS_UUID,
             client: Uuid([3; 16]),
@@ -153,7 +159,7 @@ impl Rig {
             ticket: wire::object::Mac::default(),
             claims: wire::session::Claims::All,
         };
-        self.say(Header::default(), &attach, &[]).ok()
+        self.say(head, &attach, &[]).ok()
     }
 
     fn say<R: Request>(&self, head: Header, req: &R, bulk: &[u8]) -> Said<R::Reply> {

@@ -23,7 +23,7 @@ impl Core {
                     gate: &gate_of(&t.cap, &t.object),
                     origin,
                 };
-                self.store.truncate(&truncate).map_err(|e| self.note_damage(ctx, e))
+                self.repairing(ctx, || self.store.truncate(&truncate))
             },
         )?;
         Empty {}.put(reply);

@@ -59,6 +59,7 @@ impl Workers {
         }
         if core.settings.background && core.settings.scrub {
             workers.spawn(core, "ost-scrub", |core| run(core, "scrub", Core::scrub_round));
+            workers.spawn(core, "ost-verify", |core| run(core, "comparison", Core::verify_round));
         }
         workers
     }

@@ -41,7 +41,7 @@ impl Core {
                 holder: w.granted.then_some(ctx.head.session),
             };
             let begin = Instant::now();
-            let done = self.store.write(&write).map_err(|e| self.note_damage(ctx, e))?;
+            let done = self.repairing(ctx, || self.store.write(&write))?;
             if bulk.len() >= pace::BYTES_MIN {
                 self.pace.wrote(bulk.len(), begin.elapsed(), begin);
             }

@@ -6,7 +6,8 @@
 
 use wire::{Request, call_name, session, shared};
 use wire::{
-    accessed, batch, changelog, check, fabric, lock, mdt, meta, mgmt, notice, object, ost, purge, router,
+    accessed, batch, changelog, check, fabric, jobs, lock, mdt, meta, mgmt, notice, object, ost, pair, purge,
+    router,
 };
 
 use crate::identity::{Identity, Role};
@@ -30,9 +31,10 @@ macro_rules! rows {
 }
 
 rows! {
-    ANY: fabric::{NetStat}, mgmt::{GetMap}, notice::{WatchMap};
+    ANY: fabric::{NetStat}, mgmt::{GetMap, MgsStat}, notice::{WatchMap};
     USE:
         session::{Attach, KeepAlive, Detach, Flush, TargetStat},
+        jobs::{TellJobs},
         notice::{Listen},
         shared::{Enter, Leave, Hold, CatchUp, Close},
         meta::{
@@ -42,7 +44,7 @@ rows! {
             AllocateInline, SeekInline,
         },
         object::{
-            Write, Grant, Read, Truncate, Glimpse, ReportMissing, Reserve, Release, Punch, Seek, LockRange, UnlockRange,
+            Write, Grant, Read, Truncate, Glimpse, ReportMissing, Reserve, Release, Punch, Seek, SeekReserved, LockRange, UnlockRange,
         },
         lock::{Lock, TestLock, CancelLock, Reclaim, DropOwner, AwaitLocks},
         purge::{Dying},
@@ -54,15 +56,20 @@ rows! {
         ost::{OstStat, OstSpace},
         mdt::{MdtStat, MdtLeases},
         check::{Check},
-        changelog::{ListConsumers};
+        meta::{Migrate, CutOver, DropPending, Repoint},
+        changelog::{ListConsumers},
+        pair::{MemberStat};
     SERVERS:
         mgmt::{Register, Heartbeat},
+        pair::{Letters, FlushLog, Stage, CopyAll, FetchPages, CompareRanges, CompareRecords, ListLost, AskMembers},
         notice::{LookAround, ModeChanged, LocksFree, Evicted, Forget, GiveBack, NewMap};
     ADMINS:
+        jobs::{JobStats},
         object::{DamageClear, ScrubControl},
         mdt::{EvictSession},
-        mgmt::{ChangeNodemaps, ChangeRoutes, CreateFs, PlanRemoval, PublishCrl, Remove},
+        mgmt::{ChangeNodemaps, ChangeRoutes, CreateFs, PlanRemoval, PublishCrl, Remove, SetDraining},
         router::{RouterStat, RouterDrain},
+        pair::{HandOver, Resync, VerifyMirror, VerifyRecords},
         check::{Repair, CopyOut},
         changelog::{RegisterConsumer, DeregisterConsumer, ReadChanges, AckChanges};
 }
@@ -87,7 +94,7 @@ const BY_CALL: [u8; CALLS_END] = {
     table
 };
 /// Above all call numbers.
-const CALLS_END: usize = 0x600;
+const CALLS_END: usize = 0x700;
 
 /// pki-R1: may a node with this role make this call? A number that no call has is for the service to refuse.
 pub fn may(role: Role, call: u16) -> bool {
@@ -135,6 +142,7 @@ mod tests {
         };
         let notices = ["LookAround", "ModeChanged", "LocksFree", "Evicted", "Forget", "GiveBack", "NewMap"];
         let admins = [
+            "JobStats",
             "DamageClear",
             "ScrubControl",
             "EvictSession",
@@ -150,8 +158,13 @@ mod tests {
             "PlanRemoval",
             "PublishCrl",
             "Remove",
+            "SetDraining",
             "RouterStat",
             "RouterDrain",
+            "HandOver",
+            "Resync",
+            "VerifyMirror",
+            "VerifyRecords",
         ];
         let key = [
             "NetTrace",
@@ -164,9 +177,26 @@ mod tests {
             "MdtStat",
             "MdtLeases",
             "Check",
+            "Migrate",
+            "CutOver",
+            "DropPending",
+            "Repoint",
             "ListConsumers",
+            "MemberStat",
         ];
-        let servers = ["Register", "Heartbeat"];
+        let servers = [
+            "Register",
+            "Heartbeat",
+            "Letters",
+            "FlushLog",
+            "Stage",
+            "CopyAll",
+            "FetchPages",
+            "CompareRanges",
+            "CompareRecords",
+            "ListLost",
+            "AskMembers",
+        ];
         let sorted = |mut names: Vec<&'static str>| {
             names.sort_unstable();
             names
@@ -176,7 +206,7 @@ mod tests {
         assert_eq!(sorted(refused(Role::Client)), sorted([&servers[..], &notices, &admins, &key].concat()));
         let calls = wire::ALL_CALLS.iter().copied().flatten();
         let allowed = calls.filter(|(call, _)| may(Role::Router, *call)).map(|(_, name)| *name);
-        assert_eq!(sorted(allowed.collect()), ["GetMap", "NetStat", "WatchMap"]);
+        assert_eq!(sorted(allowed.collect()), ["GetMap", "MgsStat", "NetStat", "WatchMap"]);
     }
 
     #[test]

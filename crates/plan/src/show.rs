@@ -23,8 +23,8 @@ pub struct Shown<'a> {
     pub spec: Option<&'a StripeSpec>,
     /// Size in bytes up to which a file of this directory stays inline.
     pub inline_max: u32,
-    /// The number of OSTs.
-    pub osts: usize,
+    /// The indexes of all OSTs.
+    pub osts: &'a [u32],
     /// The OST index of a mirror.
     pub index_of: &'a dyn Fn(MirrorId) -> Option<u32>,
 }
@@ -110,7 +110,7 @@ fn planned_text(out: &mut String, shown: Shown<'_>) {
                 "{:indent$}stripe_count:  {count} stripe_size:   {} pattern:       raid0 stripe_offset: {offset}{}\n",
                 "",
                 c.stripe_size,
-                fewer(c.stripe_count, shown.osts)
+                fewer(c.stripe_count, shown.osts.len())
             ),
         );
     }
@@ -130,7 +130,7 @@ fn planned(shown: Shown<'_>) -> Vec<StripeComponent> {
     let set = shown.spec.map(|spec| spec.components.clone()).filter(|c| !c.is_empty());
     let mut components = set.unwrap_or_else(|| {
         let mut default = StripeComponent::progressive();
-        default.iter_mut().for_each(|c| c.stripe_count = c.stripe_count.min(shown.osts.max(1) as u16));
+        default.iter_mut().for_each(|c| c.stripe_count = c.stripe_count.min(shown.osts.len().max(1) as u16));
         default
     });
     for c in &mut components {
@@ -150,8 +150,16 @@ pub fn json(shown: Shown<'_>) -> String {
     let Shown { fid, is_dir, inline_max, osts, .. } = shown;
     put(
         &mut out,
-        format_args!("{{\"fid\":\"{fid}\",\"is_dir\":{is_dir},\"inline_max\":{inline_max},\"osts\":{osts}"),
+        format_args!(
+            "{{\"fid\":\"{fid}\",\"is_dir\":{is_dir},\"inline_max\":{inline_max},\"osts\":{}",
+            osts.len()
+        ),
     );
+    // A file's answer may be full of objects.
+    if is_dir {
+        let all: Vec<String> = osts.iter().map(u32::to_string).collect();
+        put(&mut out, format_args!(",\"ost_indexes\":[{}]", all.join(",")));
+    }
     // The words are letters, digits, signs and spaces, so nothing needs an escape.
     if let Some(words) = shown.spec.map(print).filter(|words| !words.is_empty()) {
         put(&mut out, format_args!(",\"set\":\"{words}\""));
@@ -316,7 +324,7 @@ mod tests {
             layout: None,
             spec: None,
             inline_max: 65536,
-            osts: 3,
+            osts: &[0, 1, 2],
             index_of: &|_| None,
         }
     }
@@ -370,12 +378,16 @@ mod tests {
 
     #[test]
     fn the_default_is_shown_with_the_osts_that_there_are() {
-        let counts = |osts| {
-            let shown = Shown { is_dir: true, osts, ..bare() };
+        let counts = |osts: u32| {
+            let all: Vec<u32> = (0..osts).collect();
+            let shown = Shown { is_dir: true, osts: &all, ..bare() };
             planned(shown).iter().map(|c| c.stripe_count).collect::<Vec<_>>()
         };
         assert_eq!([counts(3), counts(200), counts(0)], [vec![1, 3, 3], vec![1, 4, 160], vec![1, 1, 1]]);
         let default = text(Shown { is_dir: true, ..bare() });
+        // OSTs that were removed leave gaps.
+        let shown = json(Shown { is_dir: true, osts: &[0, 3], ..bare() });
+        assert!(shown.contains("\"osts\":2,\"ost_indexes\":[0,3]"), "{shown}");
         assert!(
             default.contains("nothing (the default)") && default.contains("e_end:   67108864"),
             "{default}"

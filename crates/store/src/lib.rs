@@ -29,13 +29,18 @@ pub use records::error::{DamageKind, StoreError};
 pub use records::index_report::{BadLeaf, IndexStats, VerifiedLeaves};
 pub use records::scrub_state::{Pass, SCRUB_EVERY_SEC, SCRUB_RATE, Scrub, Scrubbing};
 pub use records::settings::Settings;
+pub use records::shipped::{CONTENT_BYTES_MAX, Place, Shipped, StageId};
 pub use state::engine::Engine;
 pub use state::grants::GRANT_SEC;
+pub use state::mirror::Companion;
 pub use state::room::{DAMAGE_MAX, SESSIONS_MAX};
 pub use state::service::Service;
 pub use state::stats::{DeviceStats, SmallStats, Stats, UserStats};
 pub use state::waste::{MIXED_FILES, Mix, SubBlock, Waste};
+pub use upkeep::compare::{Look, Seen, Walk};
+pub use upkeep::fill::{Filled, Filling};
 pub use upkeep::format::{Geometry, LOG_BYTES_MAX, geometry};
+pub use upkeep::repair::{Given, Lost};
 pub use upkeep::scrub::Verified;
 pub use upkeep::survey::{Amount, ClassUse, Cursor, RUN_CLASSES, SUB_BLOCK_CLASSES, SpaceReport, Survey};
 pub use verbs::damage::Recorded;
@@ -49,7 +54,7 @@ use disk::volume::Label;
 use types::{Buf, Epoch, Fault, Fid, Incarnation, ObjectId, Seq, SessionId, Time};
 
 /// Called once entries are durable, or the volume has failed.
-pub type OnFlushed = Box<dyn FnOnce(Result<Seq, StoreError>) + Send>;
+pub type OnFlushed = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Objects on a medium. Every method may be called from any thread; changes to different objects do their data I/O at once.
 pub trait ObjectStore: Send + Sync {
@@ -69,6 +74,13 @@ pub trait ObjectStore: Send + Sync {
     fn punch(&self, punch: &Punch<'_>) -> Result<Done, StoreError>;
     /// Offsets of the first page with bytes and of the first without, at or after an offset. A reserved page has no bytes.
     fn seek(&self, object: ObjectId, offset: u64, gate: Gate<'_>) -> Result<Found, StoreError>;
+    /// The first reserved range at or after `offset`, in bytes by pages.
+    fn seek_reserved(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        gate: Gate<'_>,
+    ) -> Result<Option<(u64, u64)>, StoreError>;
     /// Removes objects. Ignores absent ones.
     fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError>;
     /// Raises the lease version that an object has seen; the object need not exist. Logs nothing if the version does not rise.
@@ -94,7 +106,7 @@ pub trait ObjectStore: Send + Sync {
     /// Keeps the state of the scrub over restarts.
     fn set_scrub(&self, scrub: Scrub) -> Result<(), StoreError>;
 
-    /// Makes everything acknowledged so far durable. Entries up to the result are flushed.
+    /// Makes everything acknowledged so far durable, at both members of a mirror. Entries up to the result are flushed.
     fn flush(&self) -> Result<Seq, StoreError>;
     /// As `flush`, but if another thread flushes now, it keeps what `park` returns until that is done, and returns `None`.
     fn flush_or_park(&self, park: &mut dyn FnMut() -> Option<OnFlushed>) -> Option<Result<Seq, StoreError>>;
@@ -159,7 +171,9 @@ pub trait ObjectStore: Send + Sync {
     /// Sets the time when the target's service began, unless it is set. The next checkpoint keeps it.
     fn begin_service(&self, now_sec: u64);
     fn health(&self) -> Health;
+    /// Mirror seq of the last entry that every member in sync has.
     fn last_seq(&self) -> Seq;
+    /// As mirror seq. It never falls.
     fn flushed_seq(&self) -> Seq;
     fn incarnation(&self) -> Incarnation;
     /// Sets the epoch of later entries. It never falls.
@@ -269,7 +283,7 @@ pub struct Origin {
 /// A change was made (acknowledged, not yet flushed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The log entry of the change; 0 if nothing changed.
+    /// Mirror seq of the change's log entry; 0 if nothing changed.
     pub seq: Seq,
     /// The answer: an object's length in bytes, 0, or a value of the call's own type.
     pub answer: u64,
@@ -308,6 +322,8 @@ pub struct Damage {
     pub kind: DamageKind,
     /// Seconds since 1970.
     pub found_sec: u64,
+    /// The page has its bytes again, from the other member of the mirror.
+    pub is_repaired: bool,
 }
 
 /// Health of the medium.

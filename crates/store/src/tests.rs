@@ -1,20 +1,25 @@
 //! The engine as a whole: the model test, crashes, the order rules by name, full media, many threads.
 
 mod campaign;
+mod compare;
 mod crash;
 mod discard;
 mod faults;
+mod fill;
 mod full;
 mod golden;
 mod grants;
 mod index;
 mod life;
 mod map;
+mod mirror;
 mod model;
 mod ops;
+mod pair;
 mod parallel;
 mod patches;
 mod promises;
+mod repair;
 mod reserve;
 mod rot;
 mod rules;

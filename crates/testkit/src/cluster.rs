@@ -1,7 +1,7 @@
 //! A cluster of real `stria` processes in a directory of its own, with a mount: what the mounted suites run on.
 //!
-//! Three wirings, one interface: everything in one process (`stria up`), one process per role over TCP on loopback, or that with a
-//! second mount of the same file system.
+//! Four wirings, one interface: everything in one process (`stria up`), one process per role over TCP on loopback, that with a
+//! second mount of the same file system, or with a second member of each target on another server.
 //! testkit-C1: only processes that were started here are ever signalled, by their pid.  testkit-C2: dropping a cluster ends its processes,
 //! unmounts and removes its directory, whatever state it is in.
 
@@ -26,6 +26,9 @@ pub enum Wiring {
     Two,
     /// As `Tcp`, without a mount (a story takes it for `Tcp`).
     Servers,
+    /// As `Tcp`, and each target is a mirror of two members: the MDT's are on two servers, and an OSS has the second members of another's
+    /// OSTs (a story takes it for `Tcp`).
+    Pair,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,8 +36,12 @@ pub enum Role {
     /// The one process of `Wiring::Local`.
     All,
     Mgs,
+    /// The second management service of a map in etcd.
+    SecondMgs,
     Mds,
-    /// Each serves two OSTs.
+    /// The second member of the MDT, of `Wiring::Pair`.
+    SecondMds,
+    /// Each serves two OSTs. With `Wiring::Pair` it also has the second members of two others.
     Oss(usize),
     Mount,
     /// The second mount of `Wiring::Two`.
@@ -50,6 +57,8 @@ pub struct Shape {
     pub ost_size: String,
     /// The processes have certificates of a CA that is made for them. Not with `Wiring::Local`.
     pub tls: bool,
+    /// Members of an etcd that has the cluster map. Then there are two management services. Not with `Wiring::Local`.
+    pub etcd: Vec<String>,
 }
 
 impl Shape {
@@ -59,7 +68,7 @@ impl Shape {
             Ok(_) => wiring != Wiring::Local,
             Err(_) => wiring == Wiring::Tcp,
         };
-        Shape { wiring, osts: 4, ost_size: "2G".into(), tls }
+        Shape { wiring, osts: 4, ost_size: "2G".into(), tls, etcd: vec![] }
     }
 }
 
@@ -94,7 +103,7 @@ impl Cluster {
         if let Some(second) = &second {
             fs::create_dir_all(second)?;
         }
-        let ports = free_ports(2 + shape.osts.div_ceil(2))?;
+        let ports = free_ports(4 + shape.osts.div_ceil(2))?;
         let mut cluster = Cluster {
             dir,
             mount,
@@ -109,7 +118,17 @@ impl Cluster {
             cluster.make_certificates()?;
         }
         cluster.write_configs()?;
+        if cluster.shape.wiring == Wiring::Pair {
+            anyhow::ensure!(
+                cluster.servers() > 1,
+                "members of a mirror are on two servers: give it 3 OSTs or more"
+            );
+            cluster.make_members()?;
+        }
         cluster.start_all()?;
+        if cluster.shape.wiring == Wiring::Pair {
+            cluster.wait_in_sync()?;
+        }
         Ok(cluster)
     }
 
@@ -117,13 +136,26 @@ impl Cluster {
     pub fn roles(&self) -> Vec<Role> {
         match self.shape.wiring {
             Wiring::Local => vec![Role::All],
-            Wiring::Tcp | Wiring::Two | Wiring::Servers => {
-                let oss = (0..self.shape.osts.div_ceil(2)).map(Role::Oss);
+            Wiring::Tcp | Wiring::Two | Wiring::Servers | Wiring::Pair => {
+                let oss = (0..self.servers()).map(Role::Oss);
+                let second_mds = (self.shape.wiring == Wiring::Pair).then_some(Role::SecondMds);
                 let first = (self.shape.wiring != Wiring::Servers).then_some(Role::Mount);
                 let second = self.second.iter().map(|_| Role::SecondMount);
-                [Role::Mgs, Role::Mds].into_iter().chain(oss).chain(first).chain(second).collect()
+                let second_mgs = (!self.shape.etcd.is_empty()).then_some(Role::SecondMgs);
+                let mgs = [Role::Mgs].into_iter().chain(second_mgs);
+                let servers = mgs.chain([Role::Mds]).chain(second_mds).chain(oss);
+                servers.chain(first).chain(second).collect()
             }
         }
+    }
+
+    /// Object servers over TCP.
+    fn servers(&self) -> usize {
+        self.shape.osts.div_ceil(2)
+    }
+    /// Indices of the OSTs of an object server.
+    fn osts_of(&self, server: usize) -> std::ops::Range<usize> {
+        2 * server..(2 * server + 2).min(self.shape.osts)
     }
 
     pub fn wiring(&self) -> Wiring {
@@ -141,6 +173,10 @@ impl Cluster {
         let (mounts, servers): (Vec<Role>, Vec<Role>) =
             self.roles().into_iter().partition(|role| matches!(role, Role::Mount | Role::SecondMount));
         for role in servers {
+            // The first one makes the map in etcd, without which the second one does not start.
+            if role == Role::SecondMgs {
+                self.wait_for_line(Role::Mgs, "management service is ready")?;
+            }
             self.start_role(role)?;
         }
         self.wait_registered()?;
@@ -178,13 +214,15 @@ impl Cluster {
                 }
             }
             Role::Mgs => (args.push("mgs".into()), args.extend(conf("mgs.toml".into()))).1,
+            Role::SecondMgs => (args.push("mgs".into()), args.extend(conf("mgs2.toml".into()))).1,
             Role::Mds => (args.push("mds".into()), args.extend(conf("mds.toml".into()))).1,
+            Role::SecondMds => (args.push("mds".into()), args.extend(conf("mds2.toml".into()))).1,
             Role::Oss(n) => (args.push("oss".into()), args.extend(conf(format!("oss{n}.toml")))).1,
             Role::Mount => (args.push("mount".into()), args.extend(conf("mount.toml".into()))).1,
             Role::SecondMount => (args.push("mount".into()), args.extend(conf("mount2.toml".into()))).1,
         }
         // As an operator does: the first time only, so that a lost medium is never taken for a new one.
-        let is_server = matches!(role, Role::Mgs | Role::Mds | Role::Oss(_));
+        let is_server = matches!(role, Role::Mgs | Role::Mds | Role::SecondMds | Role::Oss(_));
         if is_server && !self.log_path(role).exists() {
             args.push("--format".into());
         }
@@ -194,6 +232,12 @@ impl Cluster {
     /// The MGS of a cluster over TCP.
     pub fn mgs(&self) -> String {
         format!("127.0.0.1:{}@tcp0", self.ports[0])
+    }
+
+    /// All management services, the first one first.
+    pub fn mgs_all(&self) -> Vec<String> {
+        let second = self.ports.last().map(|port| format!("127.0.0.1:{port}@tcp0"));
+        std::iter::once(self.mgs()).chain(second.filter(|_| !self.shape.etcd.is_empty())).collect()
     }
 
     fn make_certificates(&self) -> Result<()> {
@@ -215,24 +259,51 @@ impl Cluster {
             None => "tls = \"off\"\n".to_string(),
         };
         let (server, client) = (tls(pki::Role::Server), tls(pki::Role::Client));
-        let (d, mgs) = (self.dir.display(), self.mgs());
+        let (d, mgs) = (self.dir.display(), self.mgs_all().join("\", \""));
         let write = |name: &str, text: String| fs::write(self.dir.join(name), text);
-        write("mgs.toml", format!("listen = \"127.0.0.1:{}\"\ndir = \"{d}/mgs\"\n{server}", self.ports[0]))?;
-        write(
-            "mds.toml",
+        let map = match self.shape.etcd.is_empty() {
+            true => format!("dir = \"{d}/mgs\"\n"),
+            false => {
+                format!("etcd = [\"{}\"]\netcd_prefix = \"/stria/suite\"\n", self.shape.etcd.join("\", \""))
+            }
+        };
+        let last = self.ports.last().unwrap_or(&0);
+        for (name, port) in [("mgs.toml", &self.ports[0]), ("mgs2.toml", last)] {
+            write(name, format!("listen = \"127.0.0.1:{port}\"\n{map}{server}"))?;
+        }
+        let is_pair = self.shape.wiring == Wiring::Pair;
+        let mds = |member: usize, port: u16, more: &str| {
             format!(
-                "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevice = \"{d}/mdt0.img\"\nsize = \"4G\"\nlisten = \"127.0.0.1:{}\"\n{server}",
-                self.ports[1]
-            ),
-        )?;
-        for n in 0..self.shape.osts.div_ceil(2) {
-            let devices: Vec<String> =
-                (2 * n..(2 * n + 2).min(self.shape.osts)).map(|i| format!("\"{d}/ost{i}.img\"")).collect();
+                "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevice = \"{d}/mdt0{}.img\"\nsize = \"4G\"\nlisten = \"127.0.0.1:{port}\"\n{more}{server}",
+                if member == 0 { "" } else { ".second" },
+            )
+        };
+        let servers = self.servers();
+        write("mds.toml", mds(0, self.ports[1], ""))?;
+        if is_pair {
+            write(
+                "mds2.toml",
+                mds(1, self.ports[2 + servers], "second = true\nfailure_domain = \"none\"\n"),
+            )?;
+        }
+        let listed = |server: usize, is_second: bool| {
+            let quoted =
+                self.osts_of(server).map(|i| format!("\"{}\"", self.ost_image(i, is_second).display()));
+            quoted.collect::<Vec<_>>().join(", ")
+        };
+        for n in 0..servers {
+            let second = match is_pair {
+                true => format!(
+                    "failure_domain = \"none\"\nsecond_devices = [{}]\n",
+                    listed((n + 1) % servers, true)
+                ),
+                false => String::new(),
+            };
             write(
                 &format!("oss{n}.toml"),
                 format!(
-                    "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevices = [{}]\nsize = \"{}\"\nlisten = \"127.0.0.1:{}\"\n{server}",
-                    devices.join(", "),
+                    "mgs = [\"{mgs}\"]\nfsname = \"stria\"\ndevices = [{}]\n{second}size = \"{}\"\nlisten = \"127.0.0.1:{}\"\n{server}",
+                    listed(n, false),
                     self.shape.ost_size,
                     self.ports[2 + n]
                 ),
@@ -250,11 +321,56 @@ impl Cluster {
         Ok(())
     }
 
+    fn ost_image(&self, index: usize, is_second: bool) -> PathBuf {
+        self.dir.join(format!("ost{index}{}.img", if is_second { ".second" } else { "" }))
+    }
+
+    /// Formats the OSTs of a pair with their indices: a second member needs that of the first one before both register.
+    fn make_members(&self) -> Result<()> {
+        for (index, is_second) in (0..self.shape.osts).flat_map(|index| [(index, false), (index, true)]) {
+            let image = self.ost_image(index, is_second).display().to_string();
+            let (code, out) = self.stria(&[
+                "mkfs",
+                "ost",
+                &image,
+                "--fsname",
+                "stria",
+                "--size",
+                &self.shape.ost_size,
+                "--index",
+                &index.to_string(),
+            ])?;
+            anyhow::ensure!(code == 0, "mkfs of {image}: {out}");
+        }
+        Ok(())
+    }
+
+    /// Waits until both members of each mirror of a pair are in sync.
+    pub fn wait_in_sync(&mut self) -> Result<()> {
+        let until = Instant::now() + READY;
+        loop {
+            let (_, text) = self.stria(&["mirror", "list", "-j", "--mgs", &self.mgs()])?;
+            let found: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let mirrors = found.as_array().map_or(&[][..], Vec::as_slice);
+            // One MDT.
+            if mirrors.len() == self.shape.osts + 1 && mirrors.iter().all(is_in_sync) {
+                return Ok(());
+            }
+            self.fail_if_ended()?;
+            if Instant::now() > until {
+                bail!("not in sync within {READY:?}: {text}: see the logs in {}", self.dir.display());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     fn log_path(&self, role: Role) -> PathBuf {
         self.dir.join(match role {
             Role::All => "all.log".to_owned(),
             Role::Mgs => "mgs.log".to_owned(),
+            Role::SecondMgs => "mgs2.log".to_owned(),
             Role::Mds => "mds.log".to_owned(),
+            Role::SecondMds => "mds2.log".to_owned(),
             Role::Oss(n) => format!("oss{n}.log"),
             Role::Mount => "mount.log".to_owned(),
             Role::SecondMount => "mount2.log".to_owned(),
@@ -269,16 +385,18 @@ impl Cluster {
     /// Waits until every OSS has logged once that its OSTs serve. A mount that attaches earlier learns of later OSTs only after a delay,
     /// so the set that it knows would depend on timing. A log line of an earlier run counts: the MGS remembers its targets.
     fn wait_registered(&mut self) -> Result<()> {
-        let until = Instant::now() + READY;
         let servers: Vec<Role> = self.roles().into_iter().filter(|r| matches!(r, Role::Oss(_))).collect();
-        for role in servers {
-            while !fs::read_to_string(self.log_path(role)).unwrap_or_default().contains(": ready ") {
-                self.fail_if_ended()?;
-                if Instant::now() > until {
-                    bail!("{role:?} is not ready within {READY:?}: see the logs in {}", self.dir.display());
-                }
-                std::thread::sleep(Duration::from_millis(5));
+        servers.into_iter().try_for_each(|role| self.wait_for_line(role, ": ready "))
+    }
+
+    fn wait_for_line(&mut self, role: Role, line: &str) -> Result<()> {
+        let until = Instant::now() + READY;
+        while !fs::read_to_string(self.log_path(role)).unwrap_or_default().contains(line) {
+            self.fail_if_ended()?;
+            if Instant::now() > until {
+                bail!("{role:?} is not ready within {READY:?}: see the logs in {}", self.dir.display());
             }
+            std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
@@ -449,6 +567,12 @@ impl Drop for Cluster {
             let _ = fs::remove_dir_all(&self.dir);
         }
     }
+}
+
+/// Does a mirror, as `stria mirror list -j` shows it, have two members in sync?
+pub fn is_in_sync(mirror: &serde_json::Value) -> bool {
+    let members = mirror["members"].as_array().map_or(&[][..], Vec::as_slice);
+    members.len() == 2 && members.iter().all(|member| member["state"] == "in sync")
 }
 
 fn signal(child: &Child, what: Signal) -> Result<()> {

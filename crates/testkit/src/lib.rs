@@ -9,6 +9,9 @@ pub mod rng;
 pub mod story;
 pub mod stranger;
 
+/// Members of a real etcd.
+pub use mapstore::etcd::testing as etcd;
+
 pub use cluster::{Cluster, Role, Shape, Wiring, is_mounted};
 pub use rng::Rng;
 pub use story::{Story, StoryShape, Who};

@@ -57,7 +57,13 @@ impl Plan {
     /// The cluster that the load wants.
     pub fn shape(&self) -> Shape {
         let ost_bytes = (self.sessions * OST_BYTES_PER_SESSION).max(2 << 30);
-        Shape { wiring: Wiring::Servers, osts: 1, ost_size: format!("{}M", ost_bytes >> 20), tls: false }
+        Shape {
+            wiring: Wiring::Servers,
+            osts: 1,
+            ost_size: format!("{}M", ost_bytes >> 20),
+            tls: false,
+            etcd: vec![],
+        }
     }
 
     fn together(&self) -> u64 {

@@ -8,6 +8,7 @@
 
 mod backup;
 mod clock;
+mod drains;
 mod falsify;
 mod files;
 mod probe;

@@ -21,7 +21,7 @@ id!(/// A file: 16 bits of allocating shard, 48 bits of counter. It is the POSIX
     Fid(u64), "{:#x}");
 id!(/// A target (MDT or OST); an id is never used twice in a file system's life.
     TargetId(u32), "{}");
-id!(/// A mirror: the group of 1 to 3 targets that hold the same content; layouts name mirrors, not targets.
+id!(/// A mirror: the group of 1 or 2 targets that hold the same content; layouts name mirrors, not targets.
     MirrorId(u32), "{}");
 id!(/// A node of the fabric; the cluster map resolves it to NIDs.
     NodeId(u64), "n{}");

@@ -23,7 +23,7 @@ pub use id::*;
 pub use key::Key;
 pub use layout::{Component, Layout, Piece};
 pub use size::Size;
-pub use time::Time;
+pub use time::{Civil, Time};
 pub use word::Word;
 
 /// Size in bytes of the page that a checksum covers.

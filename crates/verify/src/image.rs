@@ -13,6 +13,7 @@ const COPIES: [u64; 2] = [0, 64 << 10];
 const LOG_APART: u64 = 1;
 const ENTRIES_OF_SEVERAL: u64 = 2;
 const MARKS_WITHOUT_SEQ: u64 = 4;
+const NOTE: u64 = 8;
 const SLOT: u8 = 8;
 const SESSION: u8 = 7;
 const PENDING: u8 = 12;
@@ -115,7 +116,7 @@ fn superblock(bytes: &[u8]) -> Read<Superblock> {
     }
     b.zeros(4)?;
     let (_compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
-    if ro_compat != 0 || incompat & !(ENTRIES_OF_SEVERAL | MARKS_WITHOUT_SEQ) != 0 {
+    if ro_compat != 0 || incompat & !(ENTRIES_OF_SEVERAL | MARKS_WITHOUT_SEQ | NOTE) != 0 {
         return b.wrong(if incompat & LOG_APART != 0 {
             "its log is on a medium of its own"
         } else {
@@ -148,7 +149,18 @@ fn superblock(bytes: &[u8]) -> Read<Superblock> {
     b.zeros(4)?;
     b.take(64)?;
     b.take(8)?;
-    b.zeros(16 + 8 + 3740)?;
+    b.zeros(16 + 8)?;
+    if incompat & NOTE == 0 {
+        b.zeros(3740)?;
+    } else {
+        let len = usize::from(b.u16()?);
+        if !(1..=2048).contains(&len) {
+            return b.wrong("length of the note");
+        }
+        b.zeros(2)?;
+        b.take(len)?;
+        b.zeros(3736 - len)?;
+    }
     b.end()?;
     let checkpoint = match which {
         0 => None,

@@ -10,6 +10,7 @@ pub mod check;
 pub mod codec;
 pub mod fabric;
 pub mod frame;
+pub mod jobs;
 pub mod lock;
 pub mod map;
 pub mod mdt;
@@ -18,6 +19,7 @@ pub mod mgmt;
 pub mod notice;
 pub mod object;
 pub mod ost;
+pub mod pair;
 pub mod purge;
 pub mod router;
 pub mod session;
@@ -46,6 +48,7 @@ pub trait Request: Wire {
 pub const ALL_CALLS: &[&[(u16, &str)]] = &[
     fabric::CALLS,
     session::CALLS,
+    jobs::CALLS,
     notice::CALLS,
     shared::CALLS,
     meta::CALLS,
@@ -59,6 +62,7 @@ pub const ALL_CALLS: &[&[(u16, &str)]] = &[
     router::CALLS,
     batch::CALLS,
     check::CALLS,
+    pair::CALLS,
     changelog::CALLS,
 ];
 

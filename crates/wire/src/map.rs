@@ -19,6 +19,8 @@ bodies! {
         nodemaps: Vec<Nodemap>,
         /// Revocation lists of the cluster's CAs, in DER, one after another; empty: none was published.
         crls: Bytes,
+        /// OST mirrors that get no new objects: their content moves to others. In id order.
+        draining: Vec<MirrorId>,
     }
     /// Treatment of the nodes that it matches. A node takes the first match in the order of priority, then name. An empty text matches all.
     Nodemap {
@@ -72,6 +74,8 @@ bodies! {
         name: String,
         /// `address:port@net`, tried in order. Empty: the node is this process (`local`).
         nids: Vec<String>,
+        /// Servers with the same name here may fail together. Empty: not told.
+        rack: String,
     }
     Target {
         id: TargetId,
@@ -109,6 +113,15 @@ numbered! {
         Filling = 1,
         /// It has every change that was acknowledged.
         InSync = 2,
+    }
+
+    /// The failure domain that the members of a mirror may not share.
+    Apart, "failure domain" {
+        Nothing = 0,
+        /// Hosts.
+        Server = 1,
+        /// Racks, and so hosts.
+        Rack = 2,
     }
 
     /// Callers that become one user.
@@ -154,11 +167,15 @@ impl ClusterMap {
             routes: vec![],
             nodemaps: vec![],
             crls: Bytes::default(),
+            draining: vec![],
         }
     }
     /// True if the mirror was in the map and its last target was removed. False for one that is newer than this map.
     pub fn is_removed(&self, mirror: MirrorId) -> bool {
         mirror <= self.ids_used.mirror && self.mirror(mirror).is_none()
+    }
+    pub fn is_draining(&self, mirror: MirrorId) -> bool {
+        self.draining.contains(&mirror)
     }
     pub fn fs(&self, id: FsId) -> Option<&FileSystem> {
         self.file_systems.iter().find(|f| f.id == id)

@@ -205,6 +205,43 @@ bodies! {
         held: Option<Capability>,
     }
     MoveTailReply { inode: Inode }
+    /// Begins the migration of a file with objects: gives a pending layout of a new generation, without draining OSTs. The caller has the
+    /// exclusive lease `token`, or is alone (0). It copies all bytes to the new objects, flushes them, and calls `CutOver` under the same
+    /// lease. `cap`, here and in the next calls, needs `RIGHT_ADMIN`. `Stale` if the layout is no longer of `generation`.
+    Migrate { fid: Fid, cap: Capability, generation: Generation, token: u64, avoid: Vec<MirrorId>, now: Time }
+    /// `cap`: the right to write the new objects.
+    MigrateReply { inode: Inode, layout: Layout, cap: Capability }
+    /// Ends a migration (rule meta-M1): the objects of `generation` have the whole content of those of `from`, and are flushed. The layout
+    /// changes, and the old objects go to the purge list, in one entry.
+    CutOver {
+        fid: Fid,
+        cap: Capability,
+        from: Generation,
+        generation: Generation,
+        token: u64,
+        /// Size of the content that was copied. The migration is refused if it is not the recorded one.
+        size: u64,
+        /// Used by the new objects.
+        blocks: u64,
+        written: Vec<WrittenBits>,
+        now: Time,
+    }
+    CutOverReply { inode: Inode }
+    /// Abandons the pending layout of `generation`: its objects go to the purge list. No error if the file has no such layout. Generation 0:
+    /// any, of an inline file whose growth was abandoned.
+    DropPending { fid: Fid, cap: Capability, generation: Generation, token: u64 }
+    /// Replaces draining mirrors in the present layout, at stripes that have no object. The caller guarantees that: no object of `generation`
+    /// exists on a mirror of `empty`. The generation stays. `Stale` if the layout is another one by now.
+    Repoint {
+        fid: Fid,
+        cap: Capability,
+        generation: Generation,
+        components: u16,
+        token: u64,
+        empty: Vec<MirrorId>,
+        now: Time,
+    }
+    RepointReply { inode: Inode }
     /// Updates size, mtime and written bits that flushed bytes have proven (rule plan-O3). `done`: the session no longer writes. The size
     /// only rises here, unless the file is in state `Truncating`, where it is set. With `hint` the bytes are not flushed: the size is
     /// shown to other sessions and proves nothing (`FileState::Shared`). With `is_part` other sessions may write the file, too: the
@@ -513,6 +550,10 @@ calls! {
     0x023a LeaseDir => LeaseDirReply, read;
     0x023b LeaveDir => Empty, read;
     0x023c WatchDir => WatchDirReply, read;
+    0x023d Migrate => MigrateReply, mutate;
+    0x023e CutOver => CutOverReply, mutate;
+    0x023f DropPending => Empty, mutate;
+    0x0240 Repoint => RepointReply, mutate;
     0x0250 AllocateInline => AllocateInlineReply, mutate;
     0x0251 SeekInline => SeekInlineReply, read;
 }

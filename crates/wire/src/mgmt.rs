@@ -3,7 +3,7 @@
 use types::*;
 
 use crate::codec::{Bytes, bodies, calls, numbered};
-use crate::map::{ClusterMap, Nodemap, Route};
+use crate::map::{Apart, ClusterMap, Nodemap, Route};
 
 bodies! {
     /// Registers a target at its start. A new one (id 0) gets an id, an index and a mirror; the first MDT of a new name makes its file
@@ -19,6 +19,12 @@ bodies! {
         bytes_total: u64,
         node_name: String,
         nids: Vec<String>,
+        /// A new target becomes the second member of the mirror of the target with this kind and `index`. A known one keeps its place.
+        second: bool,
+        /// Of the server; empty: not told.
+        rack: String,
+        /// Of a new second member: what it may not share with the first one.
+        apart: Apart,
     }
     RegisterReply { target: TargetId, index: u32, mirror: MirrorId, epoch: Epoch, node: NodeId, map: ClusterMap }
     /// Reads the map: with secrets for a server, without for a client. A map of version `known_version` is not sent again.
@@ -45,9 +51,25 @@ bodies! {
     /// Takes an entry out of the map, if the map is still the one of the plan that gave `token`.
     Remove { kind: RemovalKind, name: String, force: bool, token: String }
     RemoveReply { version: u64 }
+    /// Marks the mirror of an OST as draining, or takes the mark back: new layouts leave it out. `name` as in `PlanRemoval`, or that of a mirror.
+    SetDraining { name: String, draining: bool }
+    /// `is_new`: the map has changed.
+    SetDrainingReply { mirror: MirrorId, version: u64, is_new: bool }
     /// Makes a file system without targets. They register with its name afterwards, in any order.
     CreateFs { name: String, inline_max: u32, commit_interval_ms: u32 }
     CreateFsReply { fs: FsId, version: u64 }
+    /// Asks a management service whether it leads. One that does not answers too.
+    MgsStat {}
+    /// `store`: "file" or "etcd". `leader`: the NIDs of the leading one, empty if it is not known. `why`: why this one does not lead.
+    MgsStatReply { store: String, leads: bool, leader: String, why: String, version: u64 }
+}
+
+/// Begins the message of a management service that does not lead: another one is to be asked.
+pub const NOT_LEADING: &str = "this management service does not lead";
+
+/// True for the refusal of a management service that does not lead.
+pub fn is_not_leading(fault: &Fault) -> bool {
+    fault.code == Code::NotReady && fault.detail.starts_with(NOT_LEADING)
 }
 
 numbered! {
@@ -62,10 +84,12 @@ numbered! {
 calls! {
     0x0401 Register => RegisterReply, read;
     0x0402 GetMap => GetMapReply, read;
+    0x0406 MgsStat => MgsStatReply, read;
     0x0403 Heartbeat => HeartbeatReply, read;
     0x0410 PlanRemoval => PlanRemovalReply, read;
     0x0411 Remove => RemoveReply, read;
     0x0412 CreateFs => CreateFsReply, read;
+    0x0413 SetDraining => SetDrainingReply, read;
     0x0420 ChangeRoutes => ChangeRoutesReply, read;
     0x0430 ChangeNodemaps => ChangeNodemapsReply, read;
     0x0440 PublishCrl => PublishCrlReply, read;

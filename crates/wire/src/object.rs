@@ -103,6 +103,10 @@ bodies! {
         /// The first that lies in no page with data; past the object's end if there is no other.
         hole: u64,
     }
+    /// Finds the first reserved range of an object at or after `offset`: pages with space and without data.
+    SeekReserved { cap: Capability, object: ObjectId, offset: u64 }
+    /// Bytes; `begin` is `end` if there is none.
+    SeekReservedReply { begin: u64, end: u64 }
     /// Removes objects; absent ones are no error. Needs `RIGHT_ADMIN`.
     Destroy { cap: Capability, objects: Vec<ObjectId> }
     /// Reads lengths and times of objects, as acknowledged (flushed or not). A higher lease version in the capability fences.
@@ -138,6 +142,8 @@ bodies! {
         kind: u8,
         /// Seconds since 1970.
         found_sec: u64,
+        /// The page has its bytes again, from the other member of the mirror.
+        is_repaired: bool,
     }
     /// Removes the damage records of a file (all for fid 0). Needs `RIGHT_ADMIN`.
     DamageClear { cap: Capability, fid: Fid }
@@ -173,6 +179,8 @@ bodies! {
         bytes: u64,
         objects: u64,
         bad_pages: u64,
+        /// Pages that were bad, and were repaired from the other member of the mirror. They are not in `bad_pages`.
+        repaired: u64,
     }
 }
 
@@ -218,4 +226,5 @@ calls! {
     0x030f ScrubControl => ScrubReply, read;
     0x0330 LockRange => Empty, read;
     0x0331 UnlockRange => Empty, read;
+    0x0332 SeekReserved => SeekReservedReply, read;
 }

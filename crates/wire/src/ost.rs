@@ -116,6 +116,18 @@ pub mod purpose {
     pub const CHECKPOINT: u8 = 3;
     pub const SUPERBLOCK: u8 = 4;
     pub const DESTAGE: u8 = 5;
+
+    /// The word for people and tools.
+    pub fn word(purpose: u8) -> &'static str {
+        match purpose {
+            DATA => "data",
+            LOG => "log",
+            CHECKPOINT => "checkpoint",
+            SUPERBLOCK => "superblock",
+            DESTAGE => "destage",
+            _ => "other",
+        }
+    }
 }
 
 calls! {

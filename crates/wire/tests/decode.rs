@@ -11,8 +11,8 @@ use types::*;
 use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
-    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, fabric, lock, map, mdt, meta,
-    mgmt, notice, object, ost, purge, router, session, shared,
+    HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, fabric, jobs, lock, map, mdt,
+    meta, mgmt, notice, object, ost, pair, purge, router, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -39,25 +39,25 @@ macro_rules! all_types {
     ($with:ident) => {
         $with! {
             requests {
-                session::Attach, session::KeepAlive, session::Detach, session::Flush, session::TargetStat,
+                session::Attach, session::KeepAlive, session::Detach, session::Flush, session::TargetStat, jobs::TellJobs, jobs::JobStats,
                 meta::Lookup, meta::GetAttr, meta::SetAttr, meta::Create, meta::MakeDir, meta::Symlink, meta::Link,
                 meta::Unlink, meta::RemoveDir, meta::Rename, meta::ReadLink, meta::ReadDir, meta::GetXattr,
                 meta::SetXattr, meta::RemoveXattr, meta::ListXattr, meta::Open, meta::Release, meta::ReadInline,
-                meta::WriteInline, meta::Grow, meta::Switch, meta::MoveTail, meta::Settle, meta::Truncate, meta::SetStripe,
+                meta::WriteInline, meta::Grow, meta::Switch, meta::MoveTail, meta::Migrate, meta::CutOver, meta::DropPending, meta::Repoint, meta::Settle, meta::Truncate, meta::SetStripe,
                 meta::GetAttrs, batch::Batch, meta::CreateWith, meta::LeaseDir, meta::LeaveDir, meta::WatchDir,
                 meta::GetStripe, meta::PathOf, meta::PathsOf, meta::Counts, meta::Scan, meta::SetFlags, meta::Tmpfile, meta::OpenRead, meta::AllocateInline, meta::SeekInline,
                 accessed::Accessed, purge::Dying, check::Check, check::Repair, check::CopyOut,
                 object::Write, object::Read, object::Truncate, object::Destroy, object::Glimpse, object::List,
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
-                object::LockRange, object::UnlockRange, object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::ScrubControl,
+                object::LockRange, object::UnlockRange, object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::SeekReserved, object::ScrubControl,
                 ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
-                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, mgmt::PublishCrl, router::RouterStat, router::RouterDrain,
-                mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs,
+                notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::MgsStat, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, mgmt::PublishCrl, router::RouterStat, router::RouterDrain,
+                mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs, mgmt::SetDraining,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
-                changelog::ListConsumers,
+                changelog::ListConsumers, pair::Letters, pair::FlushLog, pair::Stage, pair::CopyAll, pair::FetchPages, pair::CompareRanges, pair::VerifyMirror, pair::CompareRecords, pair::VerifyRecords, pair::ListLost, pair::Resync, pair::MemberStat, pair::HandOver, pair::AskMembers,
             }
             values {
                 notice::Taken, notice::Forgotten, notice::Wanted, mdt::ClientLeases, mdt::FileLease, mdt::LeaseWait, fabric::PeerStat, fabric::LinkStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,
@@ -67,8 +67,8 @@ macro_rules! all_types {
                 meta::Inode, meta::DirEntry, meta::WrittenBits, meta::StripeSpec, meta::StripeComponent, meta::FileState,
                 meta::ScanRecord, meta::UnlinkReply, meta::OpenReply, shared::OpenFile, shared::HeldSection, shared::CaughtUp,
                 lock::HeldLock, lock::WaitingLock, lock::FoundLock, lock::Turn,
-                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror, map::IdsUsed, map::Route, map::Nodemap, map::IdRange, map::Squash, router::RouterRow, router::RouterSample, router::RouterFlow,
-                mgmt::RemovalKind,
+                batch::Op, batch::OpReply, check::Wrong, check::Looked, check::Finding, check::RawRecord, check::BackupHead, accessed::ReadTime, changelog::Change, changelog::Consumer, session::Claims, jobs::JobName, jobs::JobRow, jobs::JobCounts, map::ClusterMap, map::FileSystem, map::Node, map::Target, map::Mirror, map::IdsUsed, map::Route, map::Nodemap, map::IdRange, map::Squash, router::RouterRow, router::RouterSample, router::RouterFlow,
+                mgmt::RemovalKind, pair::NoteOf, pair::AskingOf, pair::CompareStep, pair::MembersOf, pair::LinesOf, pair::Letter, pair::At, pair::TokenOf,
             }
         }
     };
@@ -103,6 +103,10 @@ fn layout() -> Layout {
     Layout { generation: Generation(2), components: vec![part(1 << 20, 1), part(u64::MAX, 4)] }
 }
 
+fn cluster_map() -> map::ClusterMap {
+    map::ClusterMap { version: 7, draining: vec![MirrorId(2), MirrorId(4)], ..map::ClusterMap::empty() }
+}
+
 fn capability() -> object::Capability {
     object::Capability {
         fid: Fid(16),
@@ -130,6 +134,67 @@ fn open_reply() -> meta::OpenReply {
 }
 
 /// Whole values of the types that hold a layout or an attribute: random bytes seldom are one.
+fn notes() -> Vec<pair::NoteOf> {
+    use pair::NoteOf::*;
+    let at = |seq| pair::At { line: Epoch(7), seq: Seq(seq) };
+    let history = pair::LinesOf { lines: vec![at(1), at(12)], end: Seq(15) };
+    let token = pair::TokenOf { life: Incarnation(2), number: 5, sent_ms: 90_000 };
+    vec![
+        Hello { history: history.clone(), flushed: Seq(14), is_whole: true, is_filling: false },
+        Start { after: at(15) },
+        Fill { history },
+        Entry { before: at(15), at: at(17), first: Seq(16), content: b"record"[..].into() },
+        Ack { end: Seq(17), flushed: Seq(14), is_whole: true, is_filling: false },
+        Join { up_to: Seq(17) },
+        Ask(token.clone()),
+        Promise(token.clone()),
+        Return(token),
+        Leaving,
+    ]
+}
+
+fn letter(note: pair::NoteOf) -> pair::Letter {
+    let map = pair::MembersOf { epoch: Epoch(7), primary: 1, states: vec![2, 0] };
+    pair::Letter { map, from: Incarnation(2), to: Incarnation(3), note }
+}
+
+fn member_stat() -> pair::MemberStatReply {
+    pair::MemberStatReply {
+        role: "primary".into(),
+        life: Incarnation(2),
+        epoch: Epoch(7),
+        end: pair::At { line: Epoch(7), seq: Seq(17) },
+        flushed: Seq(16),
+        acked: Some(Seq(17)),
+        peer_flushed: Seq(15),
+        is_whole: true,
+        is_filling: false,
+        is_asking: false,
+        mgs_said: "said".into(),
+        waits: "waits".into(),
+        next: "next".into(),
+        done: 3,
+        of: 9,
+        left_sec: 20,
+    }
+}
+
+fn steps() -> Vec<pair::CompareStep> {
+    use pair::CompareStep::*;
+    let key = |n: u8| Bytes(vec![n, 7]);
+    vec![
+        Begin { seq: Seq(17) },
+        Hash { run: 5, from: key(1), until: key(2) },
+        Keys { run: 5, from: key(1), until: key(2) },
+        End { run: 5 },
+    ]
+}
+
+fn asking() -> pair::AskingOf {
+    let end = pair::At { line: Epoch(7), seq: Seq(17) };
+    pair::AskingOf::Alone { epoch: Epoch(7), is_whole: true, end, is_planned: false }
+}
+
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let records = || {
         vec![
@@ -153,19 +218,52 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     };
     match name {
         "Attr" => vec![attr().to_bytes()],
+        "pair::NoteOf" => notes().iter().map(Wire::to_bytes).collect(),
+        "pair::Letter" => vec![letter(pair::NoteOf::Leaving).to_bytes()],
+        "pair::Letters" => vec![
+            pair::Letters { mirror: MirrorId(3), letters: notes().into_iter().map(letter).collect() }
+                .to_bytes(),
+        ],
+        "pair::CompareStep" => steps().iter().map(Wire::to_bytes).collect(),
+        "pair::CompareRecords" => {
+            let of = |step| pair::CompareRecords { mirror: MirrorId(3), epoch: Epoch(7), step };
+            steps().into_iter().map(|step| of(step).to_bytes()).collect()
+        }
+        "pair::AskingOf" => vec![asking().to_bytes(), pair::AskingOf::Fetch { epoch: Epoch(7) }.to_bytes()],
+        "reply to pair::MemberStat" => vec![member_stat().to_bytes()],
+        "pair::AskMembers" => {
+            vec![pair::AskMembers { mirror: MirrorId(3), member: TargetId(9), asking: asking() }.to_bytes()]
+        }
         "Layout" => vec![layout().to_bytes()],
         "Component" => layout().components.iter().map(Wire::to_bytes).collect(),
         "meta::Inode" => vec![inode().to_bytes()],
         "meta::OpenReply" => vec![open_reply().to_bytes()],
         "meta::DirEntry" => vec![entry().to_bytes()],
         "meta::ScanRecord" => records().iter().map(Wire::to_bytes).collect(),
+        "reply to mgmt::Register" => vec![
+            mgmt::RegisterReply {
+                target: TargetId(3),
+                index: 1,
+                mirror: MirrorId(2),
+                epoch: Epoch(5),
+                node: NodeId(4),
+                map: cluster_map(),
+            }
+            .to_bytes(),
+        ],
+        "map::ClusterMap" => vec![cluster_map().to_bytes()],
+        "reply to mgmt::GetMap" => vec![mgmt::GetMapReply { map: Some(cluster_map()) }.to_bytes()],
         "reply to meta::Lookup" | "reply to meta::GetAttr" | "reply to meta::SetAttr" => {
             vec![inode().to_bytes()]
         }
         "reply to meta::MakeDir" | "reply to meta::Symlink" | "reply to meta::Link" => {
             vec![inode().to_bytes()]
         }
-        "reply to meta::Switch" | "reply to meta::MoveTail" | "reply to meta::SetFlags" => {
+        "reply to meta::Switch"
+        | "reply to meta::MoveTail"
+        | "reply to meta::CutOver"
+        | "reply to meta::Repoint"
+        | "reply to meta::SetFlags" => {
             vec![inode().to_bytes()]
         }
         "reply to meta::OpenRead" => {
@@ -192,6 +290,10 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "reply to meta::Grow" => {
             let reply =
                 meta::GrowReply { inode: inode(), layout: layout(), cap: capability(), switched: true };
+            vec![reply.to_bytes()]
+        }
+        "reply to meta::Migrate" => {
+            let reply = meta::MigrateReply { inode: inode(), layout: layout(), cap: capability() };
             vec![reply.to_bytes()]
         }
         "reply to meta::Truncate" => {

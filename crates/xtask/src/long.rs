@@ -26,6 +26,8 @@ pub enum Part {
     Local,
     Tcp,
     Two,
+    /// Mirrored targets.
+    Pair,
 }
 
 impl Part {
@@ -51,7 +53,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
     ensure!(std::env::var_os("STRIA_BIN").is_none(), "long tests what it builds itself: unset STRIA_BIN");
     refuse_changes()?;
     let commit = commit()?;
-    super::cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
+    super::cargo(&["build", "--release", "--quiet", "--package", "stria", "--package", "stria-index"])?;
     let bin = binary()?;
 
     let mut bad = Vec::new();
@@ -67,7 +69,7 @@ pub fn run(parts: &[Part], parent: &Path, seed: u64) -> Result<()> {
                 Command::new("cargo").args(["test", "--workspace", "--no-fail-fast"]).env("STRIA_LONG", "1"),
                 "STRIA_LONG=1 cargo test --workspace",
             )?,
-            Part::Local | Part::Tcp | Part::Two => {
+            Part::Local | Part::Tcp | Part::Two | Part::Pair => {
                 let (wiring, seed) = (part.name(), seed.to_string());
                 let suite = ["suite", "--scale", "long", "--wiring", &wiring, "--seed", &seed, "--dir"];
                 let mut command = Command::new(std::env::current_exe()?);

@@ -37,7 +37,7 @@ enum Task {
     Suite {
         #[arg(long, value_enum, default_value = "short")]
         scale: ScaleName,
-        /// Default: all three: in one process, over TCP, over TCP with two mounts.
+        /// Default: all four: in one process, over TCP, over TCP with two mounts, and mirrored.
         #[arg(long, value_enum)]
         wiring: Option<WiringName>,
         /// Only tests whose name contains this.
@@ -65,8 +65,8 @@ enum Task {
     Hosts(hosts::Settings),
     /// Measures the bars of speed on one loop device; prints a line per bar. `road`: Stria against a pass-through file system.
     /// `ost`: the OST engine against fio. `mds`: the metadata service against ext4, an echo server and the null file system. These two fail if a
-    /// bar is not met. `share`: one mount against two mounts over TCP. Needs root and about 14 GB of disk, or 8 for ost.
-    /// `tls`: the time of a connection with a full handshake and with a resumed session; needs neither.
+    /// bar is not met. `share`: one mount against two mounts over TCP. `pair`: two members of each target against one. Needs root and about
+    /// 14 GB of disk, or 8 for ost. `tls`: the time of a connection with a full handshake and with a resumed session; needs neither.
     Bars {
         #[arg(value_enum)]
         set: BarSet,
@@ -95,6 +95,12 @@ enum Task {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+    /// Drills of a mirrored file system on hosts that are network namespaces (release build): a server, its link, its disk or the management
+    /// service fails under probes, and comes back. Prints a table of errors, stalls and times; fails if a program sees an error.
+    Drill(suite::drills::Settings),
+    /// Shows files on a disk that fails as it is told; started by `drill` and `suite`.
+    #[command(hide = true)]
+    FaultyDisk(suite::drills::media::Settings),
     /// Drives sessions; started by `load` and `suite`.
     #[command(hide = true)]
     LoadWorker(load::WorkerArgs),
@@ -107,7 +113,7 @@ enum Task {
     /// Holds free memory; started by `bars`.
     #[command(hide = true)]
     HoldMemory,
-    /// Full counts of every test and suite, on all three wirings, in hours; writes results to docs/proof. Needs a clean tree.
+    /// Full counts of every test and suite, on all wirings, in hours; writes results to docs/proof. Needs a clean tree.
     Long {
         /// Only this part; may be given several times.
         #[arg(long, value_enum)]
@@ -132,6 +138,7 @@ enum BarSet {
     Ost,
     Mds,
     Share,
+    Pair,
     Tls,
 }
 
@@ -141,10 +148,12 @@ enum WiringName {
     Tcp,
     /// Over TCP with two mounts: what a test does through one it looks at through the other.
     Two,
+    /// Over TCP, and each target is a mirror of two members. The short form is short here.
+    Pair,
 }
 
-/// A round of `bars share` takes about a minute.
-const SHARE_ROUNDS_MAX: usize = 8;
+/// A round of `bars share` or `bars pair` takes about a minute.
+const ROUNDS_MAX: usize = 8;
 
 fn main() -> Result<()> {
     match Args::parse().task {
@@ -164,16 +173,19 @@ fn main() -> Result<()> {
                 Some(WiringName::Local) => vec![Wiring::Local],
                 Some(WiringName::Tcp) => vec![Wiring::Tcp],
                 Some(WiringName::Two) => vec![Wiring::Two],
-                None => vec![Wiring::Local, Wiring::Tcp, Wiring::Two],
+                Some(WiringName::Pair) => vec![Wiring::Pair],
+                None => vec![Wiring::Local, Wiring::Tcp, Wiring::Two, Wiring::Pair],
             };
             suite::run(&binary()?, &work_dir(dir), scale, &wirings, only.as_deref(), seed)
         }
         Task::Cluster { osts, ost_size, dir } => {
-            cluster(Shape { wiring: Wiring::Tcp, osts, ost_size, tls: false }, &work_dir(dir))
+            cluster(Shape { wiring: Wiring::Tcp, osts, ost_size, tls: false, etcd: vec![] }, &work_dir(dir))
         }
         Task::Hosts(settings) => hosts::run(&binary()?, &settings),
         Task::Load { sessions, seconds, dir } => load::load(&binary()?, &work_dir(dir), sessions, seconds),
         Task::LoadWorker(args) => load::work(args),
+        Task::Drill(settings) => suite::drills::run(&binary()?, &settings),
+        Task::FaultyDisk(settings) => suite::drills::media::serve(&settings),
         Task::Locker => locker::run(),
         Task::StormWorker(orders) => suite::storm::work(orders),
         Task::HoldMemory => bars::warm::hold(),
@@ -206,7 +218,12 @@ fn main() -> Result<()> {
         Task::Bars { set: BarSet::Share, dir, gib, pairs, .. } => {
             cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
             let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(12));
-            bars::share::share(&bars::share::Settings { bin, base, gib, rounds: pairs.min(SHARE_ROUNDS_MAX) })
+            bars::share::share(&bars::share::Settings { bin, base, gib, rounds: pairs.min(ROUNDS_MAX) })
+        }
+        Task::Bars { set: BarSet::Pair, dir, gib, pairs, rows } => {
+            cargo(&["build", "--release", "--quiet", "--package", "stria"])?;
+            let (bin, base, gib) = (binary()?, bars_dir(dir), gib.unwrap_or(12));
+            bars::pair::pair(&bars::pair::Settings { bin, base, gib, rounds: pairs.min(ROUNDS_MAX), rows })
         }
         Task::Long { part, seed, dir } => {
             let parts = if part.is_empty() { long::Part::value_variants() } else { &part };

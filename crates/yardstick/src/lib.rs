@@ -5,6 +5,7 @@
 //! a slower transport of Stria would show.
 //! They promise nothing else: no crash safety of their own, no permissions beyond the kernel's, root only.
 
+pub mod faults;
 mod gated;
 mod inodes;
 pub mod null;
@@ -12,6 +13,7 @@ mod null_tree;
 pub mod pass;
 mod run;
 mod session;
+pub mod volatile;
 
 pub use run::run;
 pub use session::attach;

@@ -20,6 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{self, AtFlags, Mode, OFlags, RawDir, SeekFrom, Stat, Timespec, Timestamps, XattrFlags};
 use rustix::io::Result;
 
+use crate::faults::Faults;
 use crate::inodes::Inodes;
 use crate::session::{fopen_flags, kernel_config};
 
@@ -51,6 +52,8 @@ pub struct Pass {
     next_handle: AtomicU64,
     options: MountOptions,
     with_xattrs: bool,
+    /// The medium below fails as these say. Content is then not cached above, so that each request comes here.
+    faults: Option<Arc<Faults>>,
 }
 
 impl Pass {
@@ -68,7 +71,26 @@ impl Pass {
             next_handle: AtomicU64::new(1),
             options,
             with_xattrs,
+            faults: None,
         })
+    }
+
+    #[must_use]
+    pub fn with_faults(mut self, faults: Arc<Faults>) -> Pass {
+        self.faults = Some(faults);
+        self
+    }
+
+    /// True if the medium below fails a request.
+    fn check(&self, ask: impl FnOnce(&Faults) -> Result<()>) -> Result<()> {
+        self.faults.as_ref().map_or(Ok(()), |faults| ask(faults))
+    }
+
+    fn fopen_flags(&self, flags: i32) -> FopenFlags {
+        match self.faults {
+            Some(_) => FopenFlags::FOPEN_DIRECT_IO,
+            None => fopen_flags(is_writable(flags)),
+        }
     }
 
     fn look_up(&self, parent: u64, name: &OsStr) -> Result<FileAttr> {
@@ -441,7 +463,7 @@ impl Filesystem for Pass {
         match create() {
             Ok((attr, handle)) => {
                 let ttl = self.options.both_timeout();
-                reply.created(&ttl, &attr, Generation(0), handle, fopen_flags(is_writable(flags)))
+                reply.created(&ttl, &attr, Generation(0), handle, self.fopen_flags(flags))
             }
             Err(e) => reply.error(errno(e)),
         }
@@ -450,7 +472,7 @@ impl Filesystem for Pass {
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let below = flags_below(flags.0);
         match self.reopen(ino.0, below) {
-            Ok(fd) => reply.opened(self.keep(fd, below), fopen_flags(is_writable(flags.0))),
+            Ok(fd) => reply.opened(self.keep(fd, below), self.fopen_flags(flags.0)),
             Err(e) => reply.error(errno(e)),
         }
     }
@@ -467,7 +489,8 @@ impl Filesystem for Pass {
         reply: ReplyData,
     ) {
         let read = |buffer: &mut [u8]| match self
-            .opened(fh)
+            .check(|faults| faults.on_read(offset, size.into()))
+            .and_then(|()| self.opened(fh))
             .and_then(|f| rustix::io::pread(&f.fd, &mut *buffer, offset))
         {
             Ok(len) => reply.data(&buffer[..len]),
@@ -488,12 +511,18 @@ impl Filesystem for Pass {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.opened(fh).and_then(|f| match f.direct {
-            false => write_all(&f.fd, data, offset),
-            true => with_buffer(data.len(), |buffer| {
-                buffer.copy_from_slice(data);
-                write_all(&f.fd, buffer, offset)
-            }),
+        let written = self.opened(fh).and_then(|f| {
+            let write = || match f.direct {
+                false => write_all(&f.fd, data, offset),
+                true => with_buffer(data.len(), |buffer| {
+                    buffer.copy_from_slice(data);
+                    write_all(&f.fd, buffer, offset)
+                }),
+            };
+            match &self.faults {
+                Some(faults) => faults.write(&f.fd, offset, data.len(), write),
+                None => write(),
+            }
         });
         match written {
             Ok(()) => reply.written(data.len() as u32),
@@ -520,9 +549,12 @@ impl Filesystem for Pass {
     }
 
     fn fsync(&self, _: &Request, _ino: INodeNo, fh: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let synced = self.opened(fh).and_then(|f| match data_only {
-            true => fs::fdatasync(&f.fd),
-            false => fs::fsync(&f.fd),
+        let synced = self.opened(fh).and_then(|f| {
+            let sync = || if data_only { fs::fdatasync(&f.fd) } else { fs::fsync(&f.fd) };
+            match &self.faults {
+                Some(faults) => faults.flush(&f.fd, sync),
+                None => sync(),
+            }
         });
         answer_empty(synced, reply);
     }
@@ -595,16 +627,21 @@ impl Filesystem for Pass {
 
     fn statfs(&self, _: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         match self.inodes.get(1).and_then(|root| fs::fstatvfs(&*root)) {
-            Ok(s) => reply.statfs(
-                s.f_blocks,
-                s.f_bfree,
-                s.f_bavail,
-                s.f_files,
-                s.f_ffree,
-                s.f_bsize as u32,
-                s.f_namemax as u32,
-                s.f_frsize as u32,
-            ),
+            Ok(mut s) => {
+                if self.faults.as_ref().is_some_and(|faults| faults.is_full()) {
+                    (s.f_bfree, s.f_bavail) = (0, 0);
+                }
+                reply.statfs(
+                    s.f_blocks,
+                    s.f_bfree,
+                    s.f_bavail,
+                    s.f_files,
+                    s.f_ffree,
+                    s.f_bsize as u32,
+                    s.f_namemax as u32,
+                    s.f_frsize as u32,
+                )
+            }
             Err(e) => reply.error(errno(e)),
         }
     }

@@ -46,6 +46,9 @@ pub struct Scale {
     /// Between the two: until the 95 % interval of the median is narrower than this share of it (whole width).
     #[serde(default)]
     pub narrow: f64,
+    /// Its amounts are those of the published study: only then is a share of a published value shown.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub as_published: bool,
     /// Seconds for the whole plan. When they are over, points are measured once and steps that have not begun are skipped.
     pub budget_seconds: u64,
     /// Values of `$name`: a number, a size, or a list for sweeps.

@@ -350,7 +350,7 @@ mod tests {
         }
         let parts = "both             write: write own files, 1M, 1 worker x 384.0M; read: read own files, 1M, 1 worker";
         for wanted in [
-            "scale small (also: full, min): 3 to 5 repeats",
+            "scale small (also: full, min): 4 to 5 repeats",
             "6 points: block 96M, 48M; fs 1, 2, 3; threads 1",
             parts,
             "in all about ",

@@ -37,7 +37,7 @@ fn built_in_plans_expand_at_every_scale_without_findings() {
 #[test]
 fn min_and_small_are_as_short_as_they_say() {
     for plan in plans() {
-        for (scale, most_seconds, most_bytes) in [("min", 60.0, 1 << 30), ("small", 600.0, 8 << 30)] {
+        for (scale, most_seconds, most_bytes) in [("min", 90.0, 1 << 30), ("small", 600.0, 8 << 30)] {
             let steps = expand(&plan, scale, &machines()[0]).unwrap();
             let least = f64::from(plan.scales[scale].repeats[0]);
             let seconds: f64 = steps.iter().map(|step| estimate::of_step(step).seconds).sum();
@@ -46,6 +46,20 @@ fn min_and_small_are_as_short_as_they_say() {
                 let bytes = estimate::space_bytes(step);
                 assert!(bytes <= most_bytes, "{} at {scale}: {} keeps {bytes} bytes", plan.name, step.id);
             }
+        }
+    }
+}
+
+/// `stria bench compare` finds no difference between three samples and three.
+#[test]
+fn the_small_scales_have_enough_repeats_to_compare_two_runs() {
+    for plan in plans() {
+        for scale in ["min", "small"] {
+            let least = plan.scales[scale].repeats[0] as usize;
+            let samples: Vec<f64> = (1..=least).map(|n| n as f64).collect();
+            let later: Vec<f64> = samples.iter().map(|value| value + 100.0).collect();
+            let change = crate::stats::change(&samples, &later).unwrap();
+            assert!(change.could_tell && change.is_significant(), "{} at {scale}: {least}", plan.name);
         }
     }
 }

@@ -11,9 +11,45 @@ use crate::stats::{Estimate, estimate};
 /// lie flat on its floor.
 const FAR: f64 = 3.0;
 
+/// The kind of quantity of a unit: figures of one family have one kind of axis, so that a reader may compare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bytes,
+    Operations,
+    Time,
+    Part,
+}
+
+fn kind(unit: Unit) -> Kind {
+    match unit {
+        Unit::GBps | Unit::MBps | Unit::MiBps => Kind::Bytes,
+        Unit::Ops | Unit::Iops => Kind::Operations,
+        Unit::P50 | Unit::P99 | Unit::Seconds => Kind::Time,
+        Unit::Late => Kind::Part,
+    }
+}
+
+/// Gives all figures of a family the scale that one of them needs.
+pub fn align(all: &mut [Shown]) {
+    let is_drawn = |shown: &Shown| shown.figure.kind != FigureKind::Timeline;
+    let of: Vec<(Kind, AxisScale, bool)> =
+        all.iter().filter(|s| is_drawn(s)).map(|s| (kind(s.unit()), s.scale, s.is_far())).collect();
+    for shown in all.iter_mut().filter(|s| is_drawn(s)) {
+        let same = || of.iter().filter(|(k, _, _)| *k == kind(shown.figure.unit));
+        let scale = same().map(|(_, scale, _)| *scale).find(|scale| *scale != AxisScale::Linear);
+        let has_far = scale.is_none() && same().any(|(_, _, is_far)| *is_far);
+        shown.scale = scale.unwrap_or(AxisScale::Linear);
+        shown.has_two = has_far && !shown.published.is_empty();
+    }
+}
+
 /// The content of a figure.
 pub struct Shown<'a> {
     pub figure: &'a Figure,
+    /// Of the values.
+    scale: AxisScale,
+    /// The measured alone, and a second picture with the published.
+    has_two: bool,
     pub series: Vec<Measured<'a>>,
     /// Series by index; those that name none of the figure come after its own.
     pub published: Vec<Known<'a>>,
@@ -92,7 +128,10 @@ impl<'a> Shown<'a> {
             Known { series: at, name: &p.series, x: p.x, value: p.value, place: &p.place }
         });
         let published = published.collect();
-        Shown { figure, series: series.collect(), published, words }
+        let (scale, series) = (figure.y_scale, series.collect());
+        let mut shown = Shown { figure, scale, has_two: false, series, published, words };
+        shown.has_two = shown.is_far();
+        shown
     }
 
     pub fn unit(&self) -> Unit {
@@ -113,7 +152,7 @@ impl<'a> Shown<'a> {
             let svg = timeline::draw(self, results);
             return vec![Picture { caption: "", svg, is_wide: true }];
         }
-        let parts: &[(Part, &str)] = match self.is_far() {
+        let parts: &[(Part, &str)] = match self.has_two {
             true => {
                 &[(Part::Measured, "measured here"), (Part::BothLog, "with what was published (logarithmic)")]
             }
@@ -132,8 +171,7 @@ impl<'a> Shown<'a> {
         let max = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
         let here = max(&mut measured.clone().map(|p| p.value.high));
         let there = max(&mut self.published.iter().map(|p| p.value));
-        let is_value_far =
-            self.figure.y_scale == AxisScale::Linear && (there > here * FAR || here > there * FAR);
+        let is_value_far = self.scale == AxisScale::Linear && (there > here * FAR || here > there * FAR);
         let (x_here, x_there) = (
             max(&mut measured.map(|p| p.x)),
             max(&mut self.published.iter().filter_map(|p| p.x).filter(|_| self.words.is_empty())),
@@ -143,7 +181,7 @@ impl<'a> Shown<'a> {
 
     /// The scale of the values in a picture.
     pub fn y_scale(&self, part: Part) -> AxisScale {
-        match (part, self.figure.y_scale) {
+        match (part, self.scale) {
             (Part::BothLog, AxisScale::Linear) => AxisScale::Log10,
             (_, scale) => scale,
         }

@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use super::number::escape;
 
+/// More columns than this are set closer.
+const DENSE_FROM: usize = 8;
+
 #[derive(Clone, Debug, Default)]
 pub struct Grid {
     pub id: String,
@@ -33,8 +36,13 @@ pub fn columns(names: &[&str]) -> Vec<Column> {
 
 impl Grid {
     pub fn html(&self) -> String {
-        let mut out =
-            format!("<section class=\"table\" id=\"{}\"><h3>{}</h3>", escape(&self.id), escape(&self.title));
+        // Tables of many columns have less room in each, so that they stay within a page of 1400 pixels.
+        let dense = if self.columns.len() > DENSE_FROM { " dense" } else { "" };
+        let mut out = format!(
+            "<section class=\"table{dense}\" id=\"{}\"><h3>{}</h3>",
+            escape(&self.id),
+            escape(&self.title)
+        );
         if !self.about.is_empty() {
             say(&mut out, format_args!("<p>{}</p>", escape(&self.about)));
         }

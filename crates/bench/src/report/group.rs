@@ -24,6 +24,8 @@ pub struct Group<'a> {
     pub program: &'a str,
     /// Is it the program that the plan's figures and tables are of, and not the one that is measured against it?
     pub is_main: bool,
+    /// Does it measure what a published value of it measures? Only then is a share of that value shown.
+    pub compares: bool,
     /// Default unit for display.
     pub unit: Unit,
     /// Never empty.
@@ -96,6 +98,7 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
                 point: &record.point,
                 program,
                 is_main: !has_two || wanted == program,
+                compares: false,
                 unit: unit_of(results, record),
                 records: Vec::new(),
             });
@@ -103,7 +106,24 @@ pub fn groups(results: &Results) -> Vec<Group<'_>> {
         });
         groups[at].records.push(record);
     }
+    if is_as_published(results) {
+        for group in &mut groups {
+            group.compares = !is_cached(results, group);
+        }
+    }
     groups
+}
+
+/// Are the amounts those of the published study? At a smaller scale files fit into caches, and rates are of something else.
+pub fn is_as_published(results: &Results) -> bool {
+    let header = &results.header;
+    header.set.is_empty() && header.plan.scales.get(&header.scale).is_some_and(|scale| scale.as_published)
+}
+
+fn is_cached(results: &Results, group: &Group) -> bool {
+    let Some(load) = super::load::load_of(results, group) else { return false };
+    let row = super::first::row_of(group, load);
+    super::verdict::judge(&row, results.limits.as_ref()).limiter == super::verdict::Limiter::Cache
 }
 
 /// Of these, the plan's main measurements of a phase at points that have all of `at`.

@@ -44,6 +44,8 @@ pub fn join(all: Vec<Results>) -> Result<Results> {
                 whole.header.hosts.push(host);
             }
         }
+        // One machine has one set of limits: that of the first run that measured them.
+        whole.limits = whole.limits.or(next.limits);
         whole.records.extend(next.records);
         whole.skipped.extend(next.skipped);
         whole.outputs.extend(next.outputs);

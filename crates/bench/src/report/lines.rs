@@ -4,7 +4,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use super::axis::Axis;
-use super::figure::{Known, Part, Shown, hint};
+use super::figure::{Known, Measured, Part, Shown, hint};
 use super::paint::{self, Area, Drawn, Entry, FONT, Hints, Ink, Name, Sign, marker, ring, text, width_of};
 use crate::plan::schema::AxisScale;
 
@@ -36,7 +36,7 @@ fn paint_lines(shown: &Shown, part: Part, root: &Area, hints: &mut Hints) -> Dra
         false => Axis::of_words(&shown.words),
     };
     // 2. legend, then the frame
-    let entries = entries(shown, &known.iter().map(|p| (p.series, p.name)).collect::<Vec<_>>());
+    let entries = entries(shown, &known);
     let left = frame_left(&y_axis);
     let width = SIZE.0 as i32 - left - RIGHT;
     let top = paint::legend(root, &entries, left, width)? + 26;
@@ -119,19 +119,34 @@ pub fn frame_left(axis: &Axis) -> i32 {
     axis.ticks.iter().map(|(_, label)| width_of(label, FONT)).max().unwrap_or(0) + 24
 }
 
-fn entries(shown: &Shown, known: &[(usize, &str)]) -> Vec<Entry> {
-    let measured = shown.series.iter().enumerate();
-    let mut entries: Vec<Entry> = measured
-        .filter(|(index, s)| !s.points.is_empty() || known.iter().any(|(k, _)| k == index))
-        .map(|(index, s)| Entry { name: s.name.to_owned(), sign: Sign::Line(index) })
+/// As they are drawn: the highest line at the right end first, and each with the sign that it has in the picture.
+fn entries(shown: &Shown, known: &[&Known]) -> Vec<Entry> {
+    let last = |series: &Measured| series.points.last().map_or(f64::NEG_INFINITY, |point| point.value.median);
+    let mut drawn: Vec<(usize, &Measured)> =
+        shown.series.iter().enumerate().filter(|(_, series)| !series.points.is_empty()).collect();
+    drawn.sort_by(|a, b| last(b.1).total_cmp(&last(a.1)));
+    let mut entries: Vec<Entry> = drawn
+        .iter()
+        .map(|(index, series)| Entry { name: series.name.to_owned(), sign: Sign::Line(*index) })
         .collect();
-    for (index, name) in known {
-        if *index >= shown.series.len() && !entries.iter().any(|e| e.name == format!("{name} (published)")) {
-            entries.push(Entry { name: format!("{name} (published)"), sign: Sign::Known(*index) });
+    let sign_of = |one: &Known| match one.x {
+        Some(_) => Sign::Known(one.series),
+        None => Sign::KnownLine(one.series),
+    };
+    let is_drawn = |one: &Known| drawn.iter().any(|(index, _)| *index == one.series);
+    // A published series without a measured one beside it has its own entry.
+    for one in known.iter().filter(|one| !is_drawn(one)) {
+        let name = format!("{} (published)", one.name);
+        if !entries.iter().any(|e| e.name == name) {
+            entries.push(Entry { name, sign: sign_of(one) });
         }
     }
-    if known.iter().any(|(index, _)| *index < shown.series.len()) {
+    let beside: Vec<&&Known> = known.iter().filter(|one| is_drawn(one)).collect();
+    if beside.iter().any(|one| one.x.is_some()) {
         entries.push(Entry { name: "published".into(), sign: Sign::Published });
+    }
+    if beside.iter().any(|one| one.x.is_none()) {
+        entries.push(Entry { name: "published, of the whole sweep".into(), sign: Sign::PublishedLine });
     }
     entries
 }

@@ -8,19 +8,23 @@ mod axis;
 mod bars;
 mod csv;
 mod figure;
+mod first;
 mod grid;
 mod group;
 mod join;
 mod lines;
+mod load;
 pub(crate) mod number;
 mod page;
 mod paint;
+mod remarks;
 mod sampled;
 mod series;
 mod tables;
 mod targets;
 mod text;
 mod timeline;
+mod verdict;
 
 #[cfg(test)]
 pub(crate) mod sample;

@@ -5,20 +5,20 @@ use std::fmt::Write;
 
 use super::figure::Shown;
 use super::grid::{Grid, columns};
-use super::group::{Group, OURS, groups, program_of, word};
-use super::number::{duration, escape, grouped, number, percent, stated, tick};
-use super::tables::{self, interval, peak};
-use super::{CSV, JSON, PAGE_BYTES_MAX, csv, incomplete, series};
+use super::group::{Group, OURS, groups, is_as_published, program_of, word};
+use super::number::{duration, escape, grouped, stated, tick};
+use super::tables;
+use super::{CSV, JSON, PAGE_BYTES_MAX, csv, figure, first, incomplete, remarks, series};
 use crate::plan::expand::is_at;
-use crate::plan::schema::{FigureKind, Step, TableKind};
+use crate::plan::schema::{Step, TableKind};
 use crate::record::Results;
 
 const STYLE: &str = include_str!("style.css");
 /// bench-RP1, enforced by the browser: no script and no request, also if a name contains markup.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-/// Most numbers in the summary at the top of the page.
-const TILES_MAX: usize = 12;
 
+/// Where published values stand beside rates of other amounts.
+const PUBLISHED_NOTE: &str = "<p class=\"soft\">Published values are of other amounts than this scale has, so no percentage of them is shown.</p>\n";
 /// Warnings of samplers, and lines of uneven ones, in the page.
 const WARNINGS_MAX: usize = 8;
 const UNEVEN_MAX: usize = 200;
@@ -64,12 +64,14 @@ fn page(results: &Results, room: Room) -> String {
     );
     head(&mut out, results, &groups);
     out.push_str("</header>\n<main>\n");
-    tiles(&mut out, results, &groups);
     figures(&mut out, results, &groups);
     let mut grids = tables::of_plan(results, &groups);
     grids.extend(tables::ratios(&groups));
     if !grids.is_empty() {
         out.push_str("<h2 id=\"tables\">Tables</h2>\n");
+        if has_published(results) && !is_as_published(results) {
+            out.push_str(PUBLISHED_NOTE);
+        }
         grids.iter().for_each(|g| out.push_str(&g.html()));
     }
     uneven(&mut out, &groups);
@@ -109,11 +111,11 @@ fn head(out: &mut String, results: &Results, groups: &[Group]) {
     for warning in results.warnings.iter().take(WARNINGS_MAX) {
         put!(out, "<p class=\"warn\" role=\"alert\">{}</p>", escape(&warning.text));
     }
+    first::html(out, results, &first::judged(results, groups));
+    remarks(out, results, groups);
     let took = results.end.as_ref().map(|e| duration(e.seconds));
     let steps: BTreeSet<&str> = groups.iter().map(|g| g.step).collect();
     let facts = [
-        ("File system", header.file_system.clone()),
-        ("Directory", header.dir.clone()),
         ("Plan and scale", format!("{}, {}", header.plan.name, header.scale)),
         ("Workers on", if header.hosts.is_empty() { "this machine".into() } else { header.hosts.join(", ") }),
         ("Begun", header.begun.clone()),
@@ -181,63 +183,17 @@ fn honesty(results: &Results) -> String {
     }
 }
 
-fn tiles(out: &mut String, results: &Results, groups: &[Group]) {
-    let mut seen = BTreeSet::new();
-    let mut tiles = Vec::new();
-    // Timelines are left out: other figures show their quantities too.
-    let figures = results.header.plan.figures.iter().filter(|f| f.kind != FigureKind::Timeline);
-    for figure in figures {
-        for series in &figure.series {
-            let picked = super::group::select(groups, &series.step, &series.phase, &series.at);
-            let Some(peak) = peak(&picked, figure.unit) else { continue };
-            let key = (
-                series.step.clone(),
-                series.phase.clone(),
-                serde_json::to_string(&series.at).unwrap_or_default(),
-            );
-            if !seen.insert((key, figure.unit)) {
-                continue;
-            }
-            let known = figure.published.iter().filter(|p| p.series == series.name).map(|p| p.value);
-            let known = match figure.unit.is_lower_better() {
-                true => known.min_by(f64::total_cmp),
-                false => known.max_by(f64::total_cmp),
-            };
-            let mut more = Vec::new();
-            if !peak.at.is_empty() {
-                more.push(format!("at {}", peak.at));
-            }
-            if peak.best.low != peak.best.high {
-                more.push(interval(&peak.best));
-            }
-            if let Some(known) = known {
-                more.push(format!(
-                    "published {}, {} of it",
-                    stated(known),
-                    percent(peak.best.median / known)
-                ));
-            }
-            let name = if figure.series.len() > 1 {
-                format!("{}: {}", figure.title, series.name)
-            } else {
-                figure.title.clone()
-            };
-            tiles.push((name, peak.best.median, figure.unit.words(), more.join("; ")));
-        }
-    }
-    if tiles.is_empty() {
+/// Dips and disagreements, in sentences.
+fn remarks(out: &mut String, results: &Results, groups: &[Group]) {
+    let all = remarks::remarks(results, groups);
+    if all.is_empty() {
         return;
     }
-    out.push_str("<section aria-labelledby=\"short\"><h2 id=\"short\">In short</h2><p class=\"soft\">The best median of each series.</p><ul class=\"tiles\">\n");
-    for (name, value, unit, more) in tiles.iter().take(TILES_MAX) {
-        let (name, more) = (escape(name), escape(more));
-        put!(
-            out,
-            "<li><div class=\"name\">{name}</div><div class=\"value\">{} <small>{unit}</small></div><div class=\"more\">{more}</div></li>\n",
-            number(*value)
-        );
+    out.push_str("<h3 id=\"remarks\">What stands out</h3><ul class=\"plain remarks\">\n");
+    for remark in all {
+        put!(out, "<li>{}</li>\n", escape(&remark));
     }
-    out.push_str("</ul></section>\n");
+    out.push_str("</ul>\n");
 }
 
 fn figures(out: &mut String, results: &Results, groups: &[Group]) {
@@ -250,8 +206,10 @@ fn figures(out: &mut String, results: &Results, groups: &[Group]) {
         "<h2 id=\"figures\">Figures</h2>\n<p class=\"soft\">Medians of the repeats with their 95 % intervals (with fewer than six \
          repeats: their range). What was published is hollow and dashed. Point at a mark to read it.</p>\n<div class=\"figures\">\n"
     );
-    for figure in figures {
-        let shown = Shown::new(figure, groups);
+    let mut all: Vec<Shown> = figures.iter().map(|figure| Shown::new(figure, groups)).collect();
+    figure::align(&mut all);
+    for shown in &all {
+        let figure = shown.figure;
         let id = escape(&figure.id);
         let about =
             if figure.about.is_empty() { String::new() } else { format!("<p>{}</p>", escape(&figure.about)) };
@@ -287,10 +245,14 @@ fn figures(out: &mut String, results: &Results, groups: &[Group]) {
             put!(out, "<div>{caption}{}</div>", picture.svg);
         }
         out.push_str("</div>");
-        published(out, &shown);
+        published(out, shown);
         out.push_str("</figure>\n");
     }
     out.push_str("</div>\n");
+}
+
+fn has_published(results: &Results) -> bool {
+    results.header.plan.tables.iter().flat_map(|table| &table.rows).any(|row| !row.published.is_empty())
 }
 
 fn published(out: &mut String, shown: &Shown) {

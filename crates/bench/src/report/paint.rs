@@ -208,9 +208,14 @@ pub struct Entry {
 pub enum Sign {
     Line(usize),
     Block(usize),
+    /// A published point of a series that was measured too.
     Published,
-    /// A series that was published only.
+    /// A published value that is a line across.
+    PublishedLine,
+    /// A point of a series that was published only.
     Known(usize),
+    /// A line across, of such a series.
+    KnownLine(usize),
 }
 
 const SIGN_WIDTH: i32 = 30;
@@ -236,14 +241,15 @@ pub fn legend(area: &Area, entries: &[Entry], left: i32, width: i32) -> Result<i
                 area.draw(&Rectangle::new([(x + 4, y - 6), (x + 20, y + 6)], Ink::Series(n).fill()))?;
             }
             Sign::Known(n) => ring(area, middle, Ink::Series(n))?,
-            Sign::Published => {
-                // In ink, because it stands for all series.
+            // In ink, because they stand for all series.
+            Sign::Published => ring(area, middle, Ink::Soft)?,
+            Sign::PublishedLine => {
                 for dash in [0, 2] {
                     let from = x + dash * 9;
                     area.draw(&PathElement::new(vec![(from, y), (from + 5, y)], Ink::Soft.line(2)))?;
                 }
-                ring(area, middle, Ink::Soft)?;
             }
+            Sign::KnownLine(n) => area.draw(&PathElement::new(vec![from, to], Ink::Published(n).line(2)))?,
         }
         area.draw_text(&name, &text(Ink::Text, FONT, HPos::Left, VPos::Center), (x + SIGN_WIDTH, y))?;
         x += wide;

@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::cache::CacheState;
+use crate::limits::Limits;
 use crate::pattern::Checked;
 use crate::plan::Plan;
 use crate::plan::schema::{Quantities, Quantity, Step};
@@ -111,6 +112,7 @@ pub fn results(plan: Plan, scale: &str, repeats: u32) -> Results {
     let mut rng = StdRng::seed_from_u64(7);
     let mut results = Results {
         header: header(plan, scale),
+        limits: Some(limits()),
         records: Vec::new(),
         samples: Vec::new(),
         warnings: Vec::new(),
@@ -162,6 +164,7 @@ pub fn header(plan: Plan, scale: &str) -> Header {
         plan,
         scale: scale.into(),
         values: values.into_iter().map(|(name, value)| (name, Value::Array(list(&value)))).collect(),
+        set: Vec::new(),
         dir: "/mnt/stria/bench".into(),
         file_system: "fuse.stria on 10.0.0.1@tcp:/fs".into(),
         hosts: Vec::new(),
@@ -255,6 +258,7 @@ fn record(made: Made, is_cold: bool, rng: &mut StdRng, clock: f64) -> Record {
         engine: engine.into(),
         command: job(is_names, workers),
         cache: if is_cold { CacheState::Dropped } else { CacheState::Fresh },
+        usage: Some(usage(kind, bytes as f64 / seconds, is_names)),
         outcome: Outcome {
             seconds,
             first_done: seconds * 0.9,
@@ -283,6 +287,40 @@ fn record(made: Made, is_cold: bool, rng: &mut StdRng, clock: f64) -> Record {
             extra: [("late_share".to_owned(), 0.01)].into(),
         },
     }
+}
+
+/// A device that some rows fill and others do not.
+pub fn limits() -> Limits {
+    use crate::limits::{Limit, Measure, Resource, Unmeasured};
+    let limit = |(measure, value): (Measure, f64)| Limit { measure, value, unit: measure.unit().into() };
+    let all = [
+        (Measure::DeviceRead, 3.2e9),
+        (Measure::DeviceWrite, 2.1e9),
+        (Measure::DeviceRandomRead, 400e3),
+        (Measure::DeviceRandomWrite, 210e3),
+        (Measure::DeviceLatency, 84.0),
+        (Measure::DeviceSync, 9.5e3),
+        (Measure::MemoryCopy, 21e9),
+        (Measure::SystemCalls, 8.3e6),
+    ];
+    Limits {
+        device: "/dev/nvme0n1".into(),
+        how: "direct I/O in a file of 256 MiB".into(),
+        busy_before: Some(0.02),
+        seconds: 3.1,
+        limits: all.map(limit).to_vec(),
+        unmeasured: vec![Unmeasured { resource: Resource::Network, why: "the mount uses no network".into() }],
+    }
+}
+
+fn usage(kind: f64, bytes_per_second: f64, is_names: bool) -> crate::usage::Usage {
+    let device = crate::usage::DeviceUsage {
+        read_bytes: bytes_per_second,
+        write_bytes: if is_names { 40e6 } else { 0.0 },
+        reads: 0.0,
+        writes: 0.0,
+    };
+    crate::usage::Usage { cpu_busy: (0.3 + kind / 10.0).min(0.97), device: Some(device) }
 }
 
 /// Workers of names have `2048 / workers` directories of 1024 files.

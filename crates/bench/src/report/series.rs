@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::first::Judged;
 use super::grid::{Grid, columns};
 use super::group::Group;
 use super::number::{grouped, number, percent};
 use super::tables::interval;
+use super::verdict::{Limiter, Verdict};
 use crate::cache::CacheState;
+use crate::limits::Resource;
 use crate::record::{Outcome, Record, Results, Unit};
 use crate::stats::{Estimate, median};
 use crate::uneven::Uneven;
@@ -185,8 +188,7 @@ pub fn grid(groups: &[Group]) -> Grid {
         "slowest worker",
         "slowest of middle",
         "fastest worker",
-        "first done s",
-        "last done s",
+        "first, last done s",
         "to first done",
         "~caches",
         "pages verified",
@@ -225,12 +227,34 @@ fn row(group: &Group) -> Vec<String> {
         worker(0),
         percent(s.per_worker.map_or(f64::NAN, |w| w[0] / w[1])),
         worker(2),
-        or_dash(s.first_done_seconds),
-        or_dash(s.last_done_seconds),
+        format!("{}, {}", or_dash(s.first_done_seconds), or_dash(s.last_done_seconds)),
         or_dash(s.stonewall),
         cache_words(s.cache).to_owned(),
         grouped(s.checked_pages as f64),
     ]
+}
+
+/// The verdict on the best point of a step's phase.
+#[derive(Serialize)]
+struct Judgement<'a> {
+    step: &'a str,
+    phase: &'a str,
+    point: &'a BTreeMap<String, Value>,
+    family: &'static str,
+    limited_by: Limiter,
+    /// 0 to 1, of the limit of `of`.
+    share: Option<f64>,
+    of: Option<Resource>,
+    why: String,
+}
+
+impl<'a> Judgement<'a> {
+    fn new(row: Judged<'a>) -> Judgement<'a> {
+        let Judged { group, load, verdict, .. } = row;
+        let Verdict { limiter, share, of, device: _, why } = verdict;
+        let (step, phase, point) = (group.step, group.phase, group.point);
+        Judgement { step, phase, point, family: load.family.title(), limited_by: limiter, share, of, why }
+    }
 }
 
 #[derive(Serialize)]
@@ -245,6 +269,13 @@ struct Summary<'a> {
     /// Name and value: kernel, processors, programs of others and their versions.
     system: &'a [(String, String)],
     complete: bool,
+    /// Of this machine, measured in the same run; null if they were not.
+    limits: Option<&'a crate::limits::Limits>,
+    /// How near each row comes to a limit, and to which.
+    verdicts: Vec<Judgement<'a>>,
+    /// Dips and disagreements.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    remarks: Vec<String>,
     series: Vec<Series<'a>>,
     skipped: &'a [crate::record::Skipped],
     /// A sampler that ended, and the like.
@@ -265,6 +296,9 @@ pub fn json(results: &Results, groups: &[Group]) -> String {
         version: &header.version,
         system: &header.system,
         complete: results.end.as_ref().is_some_and(|e| e.complete),
+        limits: results.limits.as_ref(),
+        verdicts: super::first::judged(results, groups).into_iter().map(Judgement::new).collect(),
+        remarks: super::remarks::remarks(results, groups),
         series: groups.iter().map(Series::new).collect(),
         skipped: &results.skipped,
         warnings: results.warnings.iter().map(|warning| warning.text.as_str()).collect(),

@@ -31,6 +31,7 @@ fn grid(results: &Results, table: &Table, groups: &[Group]) -> Option<Grid> {
         TableKind::Targets => super::targets::table(table, groups),
         TableKind::Outputs => return None,
     };
+    let (names, rows) = without_shares(names, rows);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     Some(Grid {
         id: format!("table-{}", table.id),
@@ -39,6 +40,17 @@ fn grid(results: &Results, table: &Table, groups: &[Group]) -> Option<Grid> {
         columns: columns(&names),
         rows,
     })
+}
+
+/// Without the column of shares of published values where it has none.
+fn without_shares(mut names: Vec<String>, mut rows: Vec<Vec<String>>) -> (Vec<String>, Vec<Vec<String>>) {
+    let found = names.iter().position(|name| name.starts_with("of published"));
+    let is_empty = |at: usize| rows.iter().all(|row| row.get(at).is_none_or(|cell| cell == NONE));
+    if let Some(at) = found.filter(|at| is_empty(*at)) {
+        names.remove(at);
+        rows.iter_mut().filter(|row| row.len() > at).for_each(|row| drop(row.remove(at)));
+    }
+    (names, rows)
 }
 
 pub fn strings<const N: usize>(names: [&str; N]) -> Vec<String> {
@@ -53,9 +65,9 @@ pub fn stated_or_none(value: Option<f64>) -> String {
     value.map_or(NONE.into(), stated)
 }
 
-/// Percentage of the published value; `NONE` if there is no published value.
-pub fn share(measured: f64, published: Option<f64>) -> String {
-    published.filter(|p| *p > 0.0).map_or(NONE.into(), |p| percent(measured / p))
+/// Percentage of the published value; `NONE` if there is none, or if it is of something else.
+pub fn share(measured: f64, published: Option<f64>, compares: bool) -> String {
+    published.filter(|p| compares && *p > 0.0).map_or(NONE.into(), |p| percent(measured / p))
 }
 
 /// Nothing where there is one sample, or all are the same.
@@ -94,7 +106,7 @@ fn rates(results: &Results, table: &Table, groups: &[Group]) -> (Vec<String>, Ve
                 interval(&e),
                 samples.len().to_string(),
                 stated_or_none(known),
-                share(e.median, known),
+                share(e.median, known, group.compares),
             ]);
         }
     }
@@ -163,7 +175,7 @@ fn peaks(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
             number(peak.sustained),
             stated_or_none(known[0]),
             stated_or_none(known[1]),
-            share(peak.best.median, known[0]),
+            share(peak.best.median, known[0], picked.iter().all(|group| group.compares)),
         ]);
     }
     let names = [
@@ -194,7 +206,7 @@ fn spreads(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>) {
             if has_known {
                 let known = ["max", "min", "mean", "stddev"].map(|c| published(row, c));
                 cells.extend(known.map(stated_or_none));
-                cells.push(share(mean, known[2]));
+                cells.push(share(mean, known[2], group.compares));
             }
             rows.push(cells);
         }

@@ -91,7 +91,7 @@ pub fn file_systems(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<St
         cells.extend([number(median(&sums)), number(group.estimate(row.unit).median)]);
         let slow: Vec<String> = uneven_of(group).iter().map(Uneven::to_string).collect();
         cells.push(if slow.is_empty() { NONE.into() } else { slow.join(", ") });
-        cells.extend([stated_or_none(known), share(median(&sums), known)]);
+        cells.extend([stated_or_none(known), share(median(&sums), known, group.compares)]);
         rows.push(cells);
     }
     let mut names = strings(["", "~unit"]);
@@ -128,7 +128,7 @@ pub fn table(table: &Table, groups: &[Group]) -> (Vec<String>, Vec<Vec<String>>)
                 let each = published(row, "value");
                 cells.extend([
                     stated_or_none(each),
-                    share(middle, each),
+                    share(middle, each, group.compares),
                     stated_or_none(published(row, "total")),
                 ]);
             }

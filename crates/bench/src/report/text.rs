@@ -2,11 +2,12 @@
 
 use super::grid::{Grid, printable};
 use super::group::{Group, groups};
-use super::{incomplete, series, tables};
+use super::{first, incomplete, remarks, series, tables};
 use crate::record::Results;
+use crate::wrap::wrap;
 
 /// Columns of the table of all series that a terminal has room for: name, unit, median, interval, repeats, p50, p99, caches.
-const NARROW: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 14];
+const NARROW: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 13];
 
 pub fn text(results: &Results) -> String {
     let header = &results.header;
@@ -23,6 +24,13 @@ pub fn text(results: &Results) -> String {
     }
     if let Some(why) = incomplete(results) {
         out.push_str(&format!("NOT COMPLETE: {}\n", printable(&why)));
+    }
+    out.push('\n');
+    for line in first::text(results, &first::judged(results, &groups)).lines() {
+        out.push_str(&format!("{}\n", wrap(line, 2)));
+    }
+    for remark in remarks::remarks(results, &groups) {
+        out.push_str(&format!("{}\n", wrap(&printable(&remark), 2)));
     }
     let mut grids = tables::of_plan(results, &groups);
     // Without tables of the plan's own the whole is the table.

@@ -73,6 +73,7 @@ fn settings(dir: &TestDir) -> Settings {
         hosts: None,
         launch: String::new(),
         samplers: Vec::new(),
+        limits: None,
         stop: Arc::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! `stria bench`: runs measurement plans on any mounted file system, makes reports, and compares two results.
 
 mod hosts;
+mod limits;
 mod list;
 mod mpi;
 mod quick;

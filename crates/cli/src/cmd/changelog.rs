@@ -185,7 +185,7 @@ impl Mdt {
                 );
             }
         };
-        let mdt = reach.targets().into_iter().find(|t| t.is_mdt).map(|t| (t.id, t.index));
+        let mdt = reach.mdts().first().map(|t| (t.id, t.index));
         let Some((id, index)) = mdt else {
             let what = format!("file system '{}'", reach.file_system().name);
             return Err(Failure::unusable(

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use types::Fid;
+use wire::map::Target;
 use wire::object::{DamageClear, DamageList};
 
 use crate::cluster::Cluster;
@@ -25,7 +26,7 @@ pub struct Damage {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// List known damage. Exit code 1 if there is any.
+    /// List known damage. Exit code 1 if there is any that was not repaired.
     #[command(after_help = "Example: stria damage list --dir /tmp/s -j")]
     List(Where),
     /// Forget damage records: of one file (PATH), or of all (--dir). Bytes that are still bad are found again when read.
@@ -51,7 +52,7 @@ pub struct Where {
 
 /// One line of the list.
 #[derive(Debug, Serialize)]
-struct Line {
+pub(super) struct Line {
     path: String,
     fid: String,
     object: String,
@@ -62,6 +63,8 @@ struct Line {
     kind: &'static str,
     target: String,
     found_sec: u64,
+    /// The page has its bytes again, from the other member of the mirror.
+    pub is_repaired: bool,
 }
 
 impl Damage {
@@ -75,6 +78,11 @@ impl Damage {
 }
 
 impl Where {
+    /// For a command whose line has another form.
+    pub fn new(dir: Option<PathBuf>, mgs: Option<Service>, path: Option<PathBuf>) -> Where {
+        Where { dir, mgs, path, json: false }
+    }
+
     /// The cluster, and the file if one is meant.
     pub fn reach(&self) -> anyhow::Result<(Reach, Option<Fid>)> {
         if let Some(service) = &self.mgs {
@@ -104,6 +112,11 @@ impl Where {
         }
     }
 
+    /// As if these had been given; one of them is.
+    pub fn of(dir: Option<PathBuf>, mgs: Option<Service>, path: Option<PathBuf>) -> Where {
+        Where { dir, mgs, path, json: false }
+    }
+
     /// The path on a mount, if one was given.
     pub fn path(&self) -> Option<&std::path::Path> {
         self.path.as_deref()
@@ -112,29 +125,17 @@ impl Where {
     fn list(&self) -> anyhow::Result<Exit> {
         let (reach, fid) = self.reach()?;
         let mut lines = Vec::new();
-        for target in reach.targets().into_iter().filter(|t| !t.is_mdt) {
-            let name = format!("{}-OST{:04x}", reach.file_system().name, target.index);
-            let cap = reach.capability(SystemTime::now());
-            let reply = reach.ask(target.id, &DamageList { cap }).map_err(|e| {
-                Failure::unusable(&name, format!("{e:#}"), "the list would be incomplete; see `stria status`")
-            })?;
-            for d in reply.damage.into_iter().filter(|d| fid.is_none_or(|f| f == d.object.fid)) {
+        for (name, damage) in known(&reach)? {
+            for d in damage.into_iter().filter(|d| fid.is_none_or(|f| f == d.object.fid)) {
                 lines.push(line_of(reach.path_of(d.object.fid), &name, &d));
             }
         }
-        lines.sort_by(|a, b| {
-            (&a.path, &a.object, a.offset, a.medium_offset).cmp(&(
-                &b.path,
-                &b.object,
-                b.offset,
-                b.medium_offset,
-            ))
-        });
+        sort(&mut lines);
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(&lines)?),
             false => print_lines(&lines),
         }
-        Ok(if lines.is_empty() { Exit::Done } else { Exit::Findings })
+        Ok(if lines.iter().all(|l| l.is_repaired) { Exit::Done } else { Exit::Findings })
     }
 
     fn clear(&self) -> anyhow::Result<Exit> {
@@ -153,6 +154,46 @@ impl Where {
     }
 }
 
+/// The damage that each OST knows, by the OST's name.
+fn known(reach: &Reach) -> Result<Vec<(String, Vec<wire::object::Damage>)>, Failure> {
+    let osts: Vec<&Target> = reach.targets().into_iter().filter(|t| !t.is_mdt).collect();
+    let answers = reach
+        .ask_all(&osts, |ost| reach.ask(ost.id, &DamageList { cap: reach.capability(SystemTime::now()) }));
+    let named = osts.iter().zip(answers).map(|(ost, answer)| {
+        let name = mgmt::member_name(&reach.map, ost);
+        match answer {
+            Ok(reply) => Ok((name, reply.damage)),
+            Err(e) => {
+                let next = "the list would be incomplete; see `stria status`";
+                Err(Failure::unusable(&name, format!("{e:#}"), next))
+            }
+        }
+    });
+    named.collect()
+}
+
+/// The first lines of the list, at most `max`, those that were not repaired before the others. Also how many there are, and how many of
+/// these were not repaired. An MDT is asked for the path of each line, so a page bounds them.
+pub(super) fn first(reach: &Reach, max: usize) -> Result<(Vec<Line>, usize, usize), Failure> {
+    let mut all: Vec<(String, wire::object::Damage)> = known(reach)?
+        .into_iter()
+        .flat_map(|(name, damage)| damage.into_iter().map(move |d| (name.clone(), d)))
+        .collect();
+    all.sort_by_key(|(_, d)| d.is_repaired);
+    let (count, bad) = (all.len(), all.iter().filter(|(_, d)| !d.is_repaired).count());
+    let line = |(name, d): &(String, wire::object::Damage)| line_of(reach.path_of(d.object.fid), name, d);
+    let mut lines: Vec<Line> = all.iter().take(max).map(line).collect();
+    sort(&mut lines);
+    lines.sort_by_key(|line| line.is_repaired);
+    Ok((lines, count, bad))
+}
+
+fn sort(lines: &mut [Line]) {
+    lines.sort_by(|a, b| {
+        (&a.path, &a.object, a.offset, a.medium_offset).cmp(&(&b.path, &b.object, b.offset, b.medium_offset))
+    });
+}
+
 /// A part of an OST's index.
 const INDEX: u8 = store::DamageKind::Index as u8;
 const INDEX_LOST: &str = "index lost: the extents of that object and of some hundred that follow it on that OST are unknown, and reading them fails; \
@@ -169,6 +210,7 @@ fn line_of(path: String, target: &str, d: &wire::object::Damage) -> Line {
         kind: kind_name(d.kind),
         target: target.to_owned(),
         found_sec: d.found_sec,
+        is_repaired: d.is_repaired,
     }
 }
 
@@ -204,7 +246,8 @@ fn text_of(l: &Line, now: SystemTime) -> String {
         (None, None) => String::new(),
     };
     let Line { path, kind, target, object, .. } = l;
-    format!("{path}: {kind} on {target}, object {object}{place}, found {ago}")
+    let repaired = if l.is_repaired { ", repaired from the other member of the mirror" } else { "" };
+    format!("{path}: {kind} on {target}, object {object}{place}, found {ago}{repaired}")
 }
 
 /// A past time for humans.
@@ -223,12 +266,18 @@ mod tests {
 
     #[test]
     fn an_offset_on_the_medium_is_none_in_the_object() {
-        let line = |kind| {
+        let line_with = |kind, is_repaired| {
             let object = types::ObjectId { fid: Fid(0x20), ..types::ObjectId::default() };
-            let d = wire::object::Damage { object, offset: 8192, kind, found_sec: 1000 };
+            let d = wire::object::Damage { object, offset: 8192, kind, found_sec: 1000, is_repaired };
             line_of("/a".into(), "one-OST0000", &d)
         };
+        let line = |kind| line_with(kind, false);
         let now = UNIX_EPOCH + Duration::from_secs(1030);
+        let repaired = text_of(&line_with(1, true), now);
+        assert!(
+            repaired.ends_with(", found 30 s ago, repaired from the other member of the mirror"),
+            "{repaired}"
+        );
         let page = text_of(&line(1), now);
         assert!(page.starts_with("/a: checksum mismatch on one-OST0000, object "), "{page}");
         assert!(page.ends_with(", offset 8192, found 30 s ago"), "{page}");

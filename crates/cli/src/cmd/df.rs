@@ -101,46 +101,55 @@ impl Df {
 
 /// The JSON output.
 #[derive(Debug, Serialize)]
-struct Shown {
+pub(super) struct Shown {
     fsname: String,
     /// Mount point; none if it is reached through its management service.
     #[serde(skip_serializing_if = "Option::is_none")]
     mount: Option<String>,
-    targets: Vec<Line>,
+    pub targets: Vec<Line>,
     /// The sum, as in the last line of the table.
-    summary: Sum,
+    pub summary: Sum,
 }
 
 #[derive(Debug, Serialize)]
-struct Line {
-    name: String,
+pub(super) struct Line {
+    pub name: String,
     kind: Kind,
     index: u32,
     /// If it is down, all numbers are 0, and it is not in the sum.
     state: State,
+    /// An OST that gets no new objects.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub draining: bool,
     /// Why it is down.
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
     bytes_total: u64,
-    bytes_used: u64,
+    pub bytes_used: u64,
     bytes_free: u64,
     /// Available to users.
     bytes_available: u64,
     /// Inodes of an MDT, objects of an OST.
     files_total: u64,
-    files_used: u64,
+    pub files_used: u64,
     files_free: u64,
 }
 
 /// Space is that of OSTs. Inodes are those of MDTs, or fewer if the OSTs have no room for that many objects.
 #[derive(Debug, Serialize)]
-struct Sum {
-    bytes_total: u64,
-    bytes_used: u64,
+pub(super) struct Sum {
+    pub bytes_total: u64,
+    pub bytes_used: u64,
     bytes_available: u64,
     files_total: u64,
     files_used: u64,
     files_free: u64,
+}
+
+impl Line {
+    pub fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
 }
 
 impl Shown {
@@ -151,6 +160,7 @@ impl Shown {
             kind: t.kind,
             index: t.index,
             state: t.state,
+            draining: t.draining,
             why: t.why.clone(),
             bytes_total: t.bytes_total,
             bytes_used: t.bytes_total.saturating_sub(t.bytes_free),
@@ -185,12 +195,18 @@ struct Seen {
     targets: Vec<TargetSpace>,
 }
 
+/// The space of a file system's targets, by their answers.
+pub(super) fn shown(reach: &Reach) -> Shown {
+    Shown::new(&of_service(reach))
+}
+
 fn of_service(reach: &Reach) -> Seen {
     let ask = |target: &Target| {
         let kind = if target.is_mdt { Kind::Mdt } else { Kind::Ost };
-        TargetSpace::of(kind, target.index, reach.ask(target.id, &TargetStat {}))
+        let draining = reach.map.is_draining(target.mirror);
+        TargetSpace { draining, ..TargetSpace::of(kind, target.index, reach.ask(target.id, &TargetStat {})) }
     };
-    let targets = reach.ask_all(&reach.targets(), ask);
+    let targets = reach.ask_all(&reach.primaries(), ask);
     Seen { fsname: reach.file_system().name.clone(), mount: None, targets }
 }
 

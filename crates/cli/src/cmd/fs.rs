@@ -8,7 +8,7 @@ use wire::mgmt::{CreateFs, RemovalKind};
 use wire::session::TargetStat;
 
 use crate::cmd::manage::Place;
-use crate::cmd::manage::remove::{Remove, name_of};
+use crate::cmd::manage::remove::Remove;
 use crate::exit::Exit;
 use crate::reach::Reach;
 
@@ -106,8 +106,12 @@ struct Line {
     name: String,
     id: u32,
     uuid: String,
+    /// Mirrors of MDTs and of OSTs. A target without a second member is a mirror of one.
     mdts: usize,
     osts: usize,
+    /// Mirrors whose primary answers.
+    #[serde(skip)]
+    up: usize,
     /// Names of targets that do not answer.
     down: Vec<String>,
     /// Of OSTs that answer.
@@ -118,25 +122,29 @@ struct Line {
 fn line_of(reach: &Reach) -> Line {
     let (fs, targets) = (reach.file_system(), reach.targets());
     let stats = reach.ask_all(&targets, |t| reach.ask(t.id, &TargetStat {}));
-    let mdts = targets.iter().filter(|t| t.is_mdt).count();
+    let (mdts, all) = (reach.mdts().len(), reach.primaries().len());
     let mut line = Line {
         name: fs.name.clone(),
         id: fs.id.0,
         uuid: fs.uuid.to_string(),
         mdts,
-        osts: targets.len() - mdts,
+        osts: all - mdts,
+        up: 0,
         down: vec![],
         bytes_total: 0,
         bytes_available: 0,
     };
     for (target, stat) in targets.iter().zip(stats) {
         match stat {
-            Ok(stat) if !target.is_mdt => {
-                line.bytes_total += stat.bytes_total;
-                line.bytes_available += stat.bytes_available;
+            Ok(stat) if reach.is_primary(target) => {
+                line.up += 1;
+                if !target.is_mdt {
+                    line.bytes_total += stat.bytes_total;
+                    line.bytes_available += stat.bytes_available;
+                }
             }
             Ok(_) => {}
-            Err(_) => line.down.push(name_of(&reach.map, target)),
+            Err(_) => line.down.push(mgmt::member_name(&reach.map, target)),
         }
     }
     line
@@ -162,8 +170,7 @@ fn list(place: &Place) -> anyhow::Result<Exit> {
                 "SIZE",
                 "FREE"
             );
-            for Line { name, id, mdts, osts, down, bytes_total, bytes_available, .. } in &lines {
-                let up = mdts + osts - down.len();
+            for Line { name, id, mdts, osts, up, down, bytes_total, bytes_available, .. } in &lines {
                 let (size, free) = (human(*bytes_total), human(*bytes_available));
                 let down = if down.is_empty() { "-".into() } else { down.join(", ") };
                 outln!("{name:<9} {id:>4} {mdts:>5} {osts:>5} {up:>5} {size:>8} {free:>8}  {down}");

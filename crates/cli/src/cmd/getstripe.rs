@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use find::{Part, Striping};
+use serde::Serialize;
 
 use crate::cmd::setstripe::LAYOUT;
 use crate::exit::{Exit, Failure};
@@ -41,28 +42,6 @@ pub struct GetStripe {
     index: bool,
     #[arg(required = true)]
     paths: Vec<PathBuf>,
-}
-
-/// The mount's answer.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    fid: String,
-    is_dir: bool,
-    inline_max: u32,
-    osts: u32,
-    set: Option<String>,
-    generation: Option<u32>,
-    components: Vec<Part>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Part {
-    start: u64,
-    end: Option<u64>,
-    stripe_count: i32,
-    stripe_size: u32,
-    stripe_index: Option<i64>,
-    objects: Vec<(Option<u32>, String, bool)>,
 }
 
 /// The striping of one path.
@@ -126,7 +105,7 @@ impl GetStripe {
         if self.json || self.count || self.size || self.index {
             let answer = answer_of(path)?;
             match self.json {
-                true => all.push(answer.shown(path)),
+                true => all.push(shown(answer, path)),
                 false => outln!("{}", self.fields(&answer)),
             }
             return Ok(());
@@ -142,8 +121,8 @@ impl GetStripe {
         Ok(())
     }
 
-    fn fields(&self, answer: &Answer) -> String {
-        let part = answer.part_in_use();
+    fn fields(&self, answer: &Striping) -> String {
+        let part = answer.part_in_use().expect("a layout has a component");
         let index = part.stripe_index.map_or("unknown".into(), |i| i.to_string());
         let asked = [
             (self.count, part.stripe_count.to_string()),
@@ -166,42 +145,32 @@ fn read(path: &Path, form: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&value).into_owned())
 }
 
-fn answer_of(path: &Path) -> anyhow::Result<Answer> {
+fn answer_of(path: &Path) -> anyhow::Result<Striping> {
     serde_json::from_str(&read(path, "json")?).context("read the mount's answer")
 }
 
-impl Answer {
-    /// The last component with content, or the first.
-    fn part_in_use(&self) -> &Part {
-        let has_content = |part: &&Part| part.objects.iter().any(|(_, _, written)| *written);
-        let last = self.components.iter().rev().find(has_content);
-        last.unwrap_or_else(|| self.components.first().expect("a layout has a component"))
-    }
-
-    fn shown(self, path: &Path) -> Shown {
-        let component = |part: Part| {
-            let objects =
-                part.objects.into_iter().map(|(ost, object, written)| Object { ost, object, written });
-            Component {
-                start: part.start,
-                end: part.end,
-                stripe_count: part.stripe_count,
-                stripe_size: part.stripe_size,
-                stripe_index: part.stripe_index,
-                objects: objects.collect(),
-            }
-        };
-        Shown {
-            path: path.to_string_lossy().into_owned(),
-            fid: self.fid,
-            kind: if self.is_dir { "directory" } else { "file" },
-            inline: !self.is_dir && self.generation.is_none(),
-            set: self.set,
-            inline_max: self.inline_max,
-            osts: self.osts,
-            generation: self.generation,
-            components: self.components.into_iter().map(component).collect(),
+fn shown(answer: Striping, path: &Path) -> Shown {
+    let component = |part: Part| {
+        let objects = part.objects.into_iter().map(|(ost, object, written)| Object { ost, object, written });
+        Component {
+            start: part.start,
+            end: part.end,
+            stripe_count: part.stripe_count,
+            stripe_size: part.stripe_size,
+            stripe_index: part.stripe_index,
+            objects: objects.collect(),
         }
+    };
+    Shown {
+        path: path.to_string_lossy().into_owned(),
+        fid: answer.fid,
+        kind: if answer.is_dir { "directory" } else { "file" },
+        inline: !answer.is_dir && answer.generation.is_none(),
+        set: answer.set,
+        inline_max: answer.inline_max,
+        osts: answer.osts,
+        generation: answer.generation,
+        components: answer.components.into_iter().map(component).collect(),
     }
 }
 
@@ -249,7 +218,7 @@ mod tests {
         types::Component { end, stripe_size: 1 << 20, mirrors, written: vec![written] }
     }
 
-    fn answer(layout: Option<&Layout>, words: Option<&str>) -> Answer {
+    fn answer(layout: Option<&Layout>, words: Option<&str>) -> Striping {
         let spec = words.map(|words| plan::stripe::parse(words).unwrap());
         let shown = Shown {
             path: "0x20",
@@ -258,7 +227,7 @@ mod tests {
             layout,
             spec: spec.as_ref(),
             inline_max: 0,
-            osts: 9,
+            osts: &[0, 1, 2, 3, 4, 5, 6, 7, 8],
             index_of: &|m| (m.0 < 9).then_some(m.0),
         };
         serde_json::from_str(&show::json(shown)).unwrap()
@@ -299,7 +268,7 @@ mod tests {
         assert_eq!(fields(None, Some("-c 4 -S 4M -i 2")), "4 4194304 2");
         assert_eq!(fields(None, Some("-c -1")), "-1 1048576 -1");
         assert_eq!(fields(None, None), "1 1048576 -1");
-        let shown = answer(None, Some("-c 4")).shown(Path::new("/m/f"));
+        let shown = shown(answer(None, Some("-c 4")), Path::new("/m/f"));
         assert_eq!((shown.inline, shown.set.as_deref(), shown.components.len()), (true, Some("-c 4"), 1));
     }
 

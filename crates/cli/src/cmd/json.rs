@@ -13,10 +13,13 @@ const SCHEMAS: &str = "docs/json";
 
 /// Commands that print no data: they serve, act without output, or print input for another program.
 const NO_DATA: &[(&str, &str)] = &[
-    ("stria-mgs", "it serves; its configuration is TOML"),
+    ("stria-mgs-rebuild", "it makes a map; `stria status -j` shows its targets"),
+    ("stria-target-show", "it prints facts for `stria mgs rebuild`, as JSON only"),
+    ("stria-mgs-move", "it copies the map; `stria status -j` shows its version"),
     ("stria-mds", "it serves; its configuration is TOML"),
     ("stria-oss", "it serves; its configuration is TOML"),
     ("stria-mount", "it mounts"),
+    ("stria-dash", "it serves a page; /api/state.json has the figures"),
     ("stria-setstripe", "it sets; `stria getstripe -j` shows"),
     ("stria-changelog-deregister", "it removes a consumer; `stria changelog list -j` shows"),
     ("stria-changelog-ack", "it acknowledges; `stria changelog list -j` shows"),
@@ -37,6 +40,12 @@ const NO_DATA: &[(&str, &str)] = &[
     ("stria-route-del", "it removes; `stria route list -j` shows"),
     ("stria-router-drain", "it begins a drain; `stria router stat -j` shows"),
     ("stria-router-resume", "it ends a drain; `stria router stat -j` shows"),
+    ("stria-bundle", "it writes an archive"),
+    ("stria-explain", "it prints paragraphs of the documents"),
+    ("stria-index", "it starts `stria-index`; `stria index status -j` shows how far it is"),
+    ("stria-lfs", "it prints what users of Lustre parse"),
+    ("stria-mm-mmgetstate", "it prints what users of Storage Scale parse"),
+    ("stria-mm-mmlsfs", "it prints what users of Storage Scale parse"),
     ("stria-completions", "it prints a script for a shell"),
 ];
 

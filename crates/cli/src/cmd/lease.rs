@@ -144,7 +144,7 @@ type Looked = (Reach, Vec<(String, MdtLeasesReply)>, Option<Failure>);
 
 fn look(place: &Where) -> anyhow::Result<Looked> {
     let (reach, fid) = place.reach()?;
-    let mdts: Vec<&Target> = reach.targets().into_iter().filter(|t| t.is_mdt).collect();
+    let mdts: Vec<&Target> = reach.mdts();
     let cap = reach.capability(SystemTime::now());
     let req = MdtLeases { cap, fid: fid.unwrap_or(Fid(0)) };
     let (answers, silent) = ask_each(&reach, &mdts, |mdt| reach.ask(mdt.id, &req));
@@ -246,9 +246,7 @@ impl Evict {
         };
         let held = reply.files.iter().filter(|file| file.session == self.session).count();
         let client = names(reply).remove(&self.session).unwrap_or_default();
-        let target = reach.targets().into_iter().find(|t| {
-            t.is_mdt && crate::cmd::status::target_name(&reach.file_system().name, true, t.index) == *name
-        });
+        let target = reach.mdts().into_iter().find(|t| mgmt::member_name(&reach.map, t) == *name);
         if let (true, Some(target)) = (self.yes, target) {
             let cap = reach.capability(SystemTime::now());
             reach.ask(target.id, &EvictSession { cap, session: self.session })?;

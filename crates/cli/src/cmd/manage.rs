@@ -1,6 +1,10 @@
 //! `stria target`, `stria node`: entries of the cluster map. The management service is asked; targets need not run.
 
+mod add;
+mod drain;
+pub mod facts;
 pub mod remove;
+mod replace;
 
 use std::path::PathBuf;
 
@@ -14,9 +18,11 @@ use crate::rundir::RunDir;
 use crate::shell;
 use remove::Remove;
 
-/// Take a target out of a cluster for good.
+/// Retire an OST, take a target out of a cluster for good, give a mirror another device for a lost one, or look at a superblock.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: stria target remove stria-OST0003 --dry-run --mgs 10.0.0.5@tcp")]
+#[command(after_help = "Example: stria target drain stria-OST0003 --mgs 10.0.0.5@tcp
+Example: stria target remove stria-OST0003 --dry-run --mgs 10.0.0.5@tcp
+Example: stria target replace stria-OST0003 --device /dev/nvme4n1 --dry-run --mgs 10.0.0.5@tcp")]
 pub struct Target {
     #[command(subcommand)]
     verb: TargetVerb,
@@ -24,12 +30,39 @@ pub struct Target {
 
 #[derive(Debug, Subcommand)]
 enum TargetVerb {
+    /// Make a new OST on this host, or a second member for one that has none. It makes the device, and tells which line of the server's
+    /// configuration takes it.
+    #[command(after_help = "\
+Example: stria target add --device /dev/nvme4n1 --mgs 10.0.0.5@tcp
+Example: stria target add --device /dev/nvme4n1 --to-mirror stria-OST0003 --mgs 10.0.0.5@tcp")]
+    Add(add::Add),
+    /// Retire an OST: it gets no new objects, and the content of all files there moves to other OSTs while programs use them. It may be stopped
+    /// (Ctrl-C) and run again at any time.
+    #[command(after_help = "\
+Example: stria target drain stria-OST0003 --mgs 10.0.0.5@tcp
+Example: stria target drain stria-OST0003 --rate 200M --mgs 10.0.0.5@tcp
+Example: stria target drain stria-OST0003 --no-move --mgs 10.0.0.5@tcp     (only no new objects)
+Exit codes: 0 it is empty, or marked with --no-move; 1 files are left, or it failed; 2 it could not be tried.")]
+    Drain(drain::Drain),
+    /// Take the mark of a drain back: the OST takes new objects again. What has moved stays where it is.
+    #[command(after_help = "Example: stria target undrain stria-OST0003 --mgs 10.0.0.5@tcp")]
+    Undrain(drain::Undrain),
     /// Remove an OST from the cluster map, with the bytes of files there. Its device is not touched. Without --confirm it only shows what would be
-    /// lost, and ends with exit code 1. An MDT goes with its file system (`stria fs remove`).
+    /// lost, and ends with exit code 1. An MDT goes with its file system (`stria fs remove`). A member of a mirror of two goes alone, by its id,
+    /// if it is out: no file loses bytes.
     #[command(after_help = "\
 Example: stria target remove stria-OST0003 --dry-run /mnt/stria
+Example: stria target remove 9 --dry-run --mgs 10.0.0.5@tcp     (a member that is out; `stria mirror list` shows its id)
 Example: stria target remove 7 --mgs 10.0.0.5@tcp --confirm 20f4-ed4b-a77c")]
     Remove(RemoveTarget),
+    /// Replace the device of a member that is out. On the host with the new device: makes the target there, and takes the lost member out of the
+    /// cluster map. The server that gets the device then has it filled by the other member, beside the work of clients.
+    #[command(after_help = "\
+Example: stria target replace stria-OST0003 --device /dev/nvme4n1 --dry-run --mgs 10.0.0.5@tcp
+Example: stria target replace 9 --device /dev/nvme4n1 --mgs 10.0.0.5@tcp --confirm 20f4-ed4b-a77c
+Exit codes: 0 it is done, or the dry run found no obstacle; 1 nothing was changed; 2 it could not be tried.")]
+    Replace(replace::Replace),
+    Show(facts::Show),
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +106,24 @@ struct RemoveNode {
     how: Remove,
 }
 
+/// A look at what a command would do, and the consent to that.
+#[derive(Debug, Args)]
+pub struct Consent {
+    /// Show what would be done and lost, and the token that confirms it. Nothing is changed.
+    #[arg(long, conflicts_with = "confirm")]
+    dry_run: bool,
+    /// Do it. The token is that of --dry-run with the same options, for the present state of the cluster.
+    #[arg(long, value_name = "TOKEN")]
+    pub confirm: Option<String>,
+}
+
+impl Consent {
+    /// Of a command that was not asked for a dry run, and changed nothing: 1.
+    pub fn exit(&self, is_done: bool) -> Exit {
+        if is_done || self.dry_run { Exit::Done } else { Exit::Findings }
+    }
+}
+
 /// Which cluster, and how it is reached.
 #[derive(Debug, Args)]
 pub struct Place {
@@ -109,7 +160,7 @@ impl Place {
     }
 
     /// The same place as options of a next command.
-    fn options(&self, management: &Management) -> String {
+    pub(super) fn options(&self, management: &Management) -> String {
         match &self.dir {
             Some(dir) => format!("--dir {}", shell::path(dir)),
             None => format!("--mgs {}", shell::word(&management.nid)),
@@ -120,8 +171,16 @@ impl Place {
 impl Target {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
-        let TargetVerb::Remove(RemoveTarget { name, force, how }) = self.verb;
-        how.run(RemovalKind::Target, name, force)
+        match self.verb {
+            TargetVerb::Remove(RemoveTarget { name, force, how }) => {
+                how.run(RemovalKind::Target, name, force)
+            }
+            TargetVerb::Add(add) => add.run(),
+            TargetVerb::Drain(drain) => drain.run(),
+            TargetVerb::Undrain(undrain) => undrain.run(),
+            TargetVerb::Replace(replace) => replace.run(),
+            TargetVerb::Show(verb) => verb.run(),
+        }
     }
 }
 
@@ -140,6 +199,8 @@ struct NodeLine {
     id: String,
     name: String,
     nids: Vec<String>,
+    /// Empty: not told.
+    rack: String,
     /// Names of its targets.
     targets: Vec<String>,
 }
@@ -150,16 +211,23 @@ fn list_nodes(place: &Place) -> anyhow::Result<Exit> {
         id: node.id.to_string(),
         name: node.name.clone(),
         nids: node.nids.clone(),
-        targets: map.targets.iter().filter(|t| t.node == node.id).map(|t| remove::name_of(&map, t)).collect(),
+        rack: node.rack.clone(),
+        targets: map
+            .targets
+            .iter()
+            .filter(|t| t.node == node.id)
+            .map(|t| mgmt::member_name(&map, t))
+            .collect(),
     };
     let lines: Vec<NodeLine> = map.nodes.iter().map(line).collect();
     match place.json {
         true => outln!("{}", serde_json::to_string_pretty(&lines)?),
         false => {
-            outln!("{:<6}{:<20}{:<34}TARGETS", "ID", "NAME", "NIDS");
+            outln!("{:<6}{:<20}{:<34}{:<10}TARGETS", "ID", "NAME", "NIDS", "RACK");
             for l in &lines {
                 let targets = if l.targets.is_empty() { "-".into() } else { l.targets.join(", ") };
-                outln!("{:<6}{:<20}{:<34}{targets}", l.id, l.name, l.nids.join(", "));
+                let rack = if l.rack.is_empty() { "-" } else { &l.rack };
+                outln!("{:<6}{:<20}{:<34}{rack:<10}{targets}", l.id, l.name, l.nids.join(", "));
             }
         }
     }

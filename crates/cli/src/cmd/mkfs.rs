@@ -84,7 +84,8 @@ struct New {
     /// Name of the file system that it will belong to.
     #[arg(long, value_name = "NAME")]
     fsname: String,
-    /// Its number among the file system's targets of its kind [default: the lowest free one when it registers].
+    /// Its number among the file system's targets of its kind [default: the lowest free one when it registers]. A second member has that of
+    /// the target that it doubles.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=INDEX_MAX))]
     index: Option<u32>,
     /// Size of the log [default: by the size of the device; with --log-device all of that, up to 256 MiB].
@@ -112,13 +113,13 @@ struct NewLogDevice {
 
 /// The target that was made, or would be.
 #[derive(Debug, Serialize)]
-struct Made {
+pub(super) struct Made {
     kind: &'static str,
     device: PathBuf,
     fsname: String,
     index: Option<u32>,
-    uuid: String,
-    bytes: u64,
+    pub uuid: String,
+    pub bytes: u64,
     log: Part,
     /// The device of the log, if it is a separate one.
     log_device: Option<PathBuf>,
@@ -173,6 +174,30 @@ impl Mkfs {
         }
         Ok(Exit::Done)
     }
+}
+
+/// A device for another member of the mirror of this index. With `dry_run` all is checked and nothing is written.
+pub(super) fn member(
+    kind: Kind,
+    (fsname, index): (&str, u32),
+    device: &Path,
+    size: Option<Size>,
+    dry_run: bool,
+) -> anyhow::Result<Made> {
+    target(kind, (fsname, Some(index)), device, size, dry_run)
+}
+
+/// As `member`; without an index for a target of its own.
+pub(super) fn target(
+    kind: Kind,
+    (fsname, index): (&str, Option<u32>),
+    device: &Path,
+    size: Option<Size>,
+    dry_run: bool,
+) -> anyhow::Result<Made> {
+    let (fsname, device) = (fsname.to_owned(), device.to_owned());
+    let new = New { device, fsname, index, log_size: None, size, force: false, dry_run, json: false };
+    new.make(kind, &format!("make {}", new.device.display()), None)
 }
 
 impl New {

@@ -1,26 +1,35 @@
 //! The command line: one file per verb.
 
 mod bench;
+mod bundle;
 mod changelog;
 mod cluster;
 mod completions;
 mod damage;
+mod dash;
 mod df;
 mod down;
 mod du;
+mod explain;
+mod find;
 mod fs;
 mod fsck;
 mod gateway;
 mod getstripe;
 mod guard;
 mod ids;
+mod index;
+mod jobs;
 mod lease;
+mod lfs;
 mod manage;
 mod mds;
 mod mdt;
 mod measure;
 mod mgs;
+mod mirror;
 mod mkfs;
+mod mm;
 mod mount;
 mod net;
 mod nodemap;
@@ -30,6 +39,7 @@ mod remount;
 mod route;
 mod router;
 mod scrub;
+mod server;
 mod setstripe;
 mod status;
 mod up;
@@ -64,8 +74,12 @@ pub enum Command {
     Up(up::Up),
     Down(down::Down),
     Status(status::Status),
+    Health(status::Health),
+    Dash(dash::Dash),
     Df(df::Df),
     Du(du::Du),
+    Find(find::Find),
+    Index(index::Index),
     Setstripe(setstripe::SetStripe),
     Getstripe(getstripe::GetStripe),
     #[command(name = "id2path")]
@@ -80,10 +94,17 @@ pub enum Command {
     Fs(fs::Fs),
     Target(manage::Target),
     Node(manage::Node),
+    Mirror(mirror::Mirror),
+    Server(server::Server),
     Nodemap(nodemap::Nodemap),
     Gateway(gateway::Gateway),
     Bench(bench::Bench),
+    Jobstats(jobs::JobStats),
+    Top(jobs::Top),
+    Why(jobs::Why),
     Lease(lease::Lease),
+    Lfs(lfs::Lfs),
+    Mm(mm::Mm),
     Client(lease::Client),
     Waiters(lease::Waiters),
     Mdt(mdt::Mdt),
@@ -97,6 +118,8 @@ pub enum Command {
     Oss(oss::Oss),
     Router(router::Router),
     Completions(completions::Completions),
+    Bundle(bundle::Bundle),
+    Explain(explain::Explain),
     Version(version::Version),
 }
 
@@ -106,8 +129,12 @@ impl Command {
             Command::Up(c) => c.run(),
             Command::Down(c) => c.run(),
             Command::Status(c) => c.run(),
+            Command::Health(c) => c.run(),
+            Command::Dash(c) => c.run(),
             Command::Df(c) => c.run(),
             Command::Du(c) => c.run(),
+            Command::Find(c) => c.run(),
+            Command::Index(c) => c.run(),
             Command::Setstripe(c) => c.run(),
             Command::Getstripe(c) => c.run(),
             Command::IdToPath(c) => c.run(),
@@ -120,10 +147,17 @@ impl Command {
             Command::Fs(c) => c.run(),
             Command::Target(c) => c.run(),
             Command::Node(c) => c.run(),
+            Command::Mirror(c) => c.run(),
+            Command::Server(c) => c.run(),
             Command::Nodemap(c) => c.run(),
             Command::Gateway(c) => c.run(),
             Command::Bench(c) => c.run(),
+            Command::Jobstats(c) => c.run(),
+            Command::Top(c) => c.run(),
+            Command::Why(c) => c.run(),
             Command::Lease(c) => c.run(),
+            Command::Lfs(c) => c.run(),
+            Command::Mm(c) => c.run(),
             Command::Client(c) => c.run(),
             Command::Waiters(c) => c.run(),
             Command::Mdt(c) => c.run(),
@@ -137,6 +171,8 @@ impl Command {
             Command::Mds(c) => c.run(),
             Command::Oss(c) => c.run(),
             Command::Completions(c) => c.run(),
+            Command::Bundle(c) => c.run(),
+            Command::Explain(c) => c.run(),
             Command::Version(c) => c.run(),
         }
     }
@@ -145,9 +181,17 @@ impl Command {
 /// Names of the mount helper: mount(8) derives them from the type on its command line or in fstab.
 const HELPERS: [&str; 2] = ["mount.stria", "mount.fuse.stria"];
 
-/// The arguments in `stria`'s form. Called by `mount -t stria` or `mount -t fuse.stria`, it converts those of the helper.
+/// The arguments in `stria`'s form. Under the name `lfs` they are those of `stria lfs`, and so on. Called by `mount -t stria` or `mount -t fuse.stria`, it converts those of the helper.
 pub fn arguments(args: Vec<OsString>) -> Vec<OsString> {
     let called_as = args.first().map(PathBuf::from).and_then(|p| p.file_name().map(OsString::from));
+    if called_as.as_ref().is_some_and(|name| name == "lfs") {
+        let words = args.into_iter().skip(1);
+        return ["stria", "lfs"].map(OsString::from).into_iter().chain(words).collect();
+    }
+    let name = called_as.as_ref().and_then(|name| name.to_str());
+    if let Some(name) = name.filter(|name| mm::NAMES.contains(name)) {
+        return mm::arguments(name, args.into_iter().skip(1));
+    }
     if !called_as.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper)) {
         return args;
     }

@@ -27,6 +27,9 @@ server's host counts as dead, unless it accepts a new connection; 2 without it),
 (or retry=30s): how long it waits for servers that do not answer, 5 minutes without it; retry=0
 tries once. net=tcp0 (a net that this host is on; may be repeated) and route=tcp1=10.0.0.9:7020@tcp0
 (a router that leads to another net) are for hosts that reach servers by routers (docs/routers.md).
+jobid_var tells how the job of a program is found for `stria jobstats` and `stria top`: auto (without it:
+SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID or JOB_ID in its environment, else its name and user),
+procname_uid, cgroup, disable, or the name of another variable.
 flock and localflock change the mount of `stria up` only: with flock its locks hold among all mounts, as
 those of other mounts always do; without, its kernel keeps them, and other mounts get none meanwhile.
 Always so, and therefore taken without effect: acl, user_xattr, lazystatfs, _netdev and what else
@@ -99,7 +102,7 @@ impl Mount {
             return Ok(Exit::Done);
         }
         let (point, herald) = (super::absolute(&config.mountpoint)?, Herald::new(self.detached));
-        self.serve(MountWish { source, point, options, tls: config.tls, herald })
+        self.serve(MountWish { source, point, options, tls: config.tls, metrics: config.metrics, herald })
     }
 
     fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
@@ -108,7 +111,7 @@ impl Mount {
         let source = Source::parse(source)
             .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;
         let herald = Herald::new(self.detached);
-        Ok(MountWish { source, point: super::absolute(&point)?, options, tls: None, herald })
+        Ok(MountWish { source, point: super::absolute(&point)?, options, tls: None, metrics: None, herald })
     }
 
     fn serve(&self, wish: MountWish) -> anyhow::Result<Exit> {

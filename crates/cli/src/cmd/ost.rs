@@ -107,7 +107,7 @@ pub(super) fn ask_each<T>(
 ) -> (Vec<(String, T)>, Option<Failure>) {
     let (mut answers, mut silent) = (Vec::new(), None);
     for target in targets {
-        let name = super::status::target_name(&reach.file_system().name, target.is_mdt, target.index);
+        let name = mgmt::member_name(&reach.map, target);
         match ask(target) {
             Ok(answer) => answers.push((name, answer)),
             Err(e) => {

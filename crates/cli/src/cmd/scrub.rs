@@ -105,6 +105,8 @@ struct PassLine {
     bytes: u64,
     objects: u64,
     bad_pages: u64,
+    /// Repaired from the other member of the mirror.
+    repaired: u64,
 }
 
 /// Time between two looks of `--wait`.
@@ -200,8 +202,32 @@ impl OnOsts {
     }
 }
 
+/// A pass that runs now: the OST's name, bytes read, about how many there are, and the bound of its rate, 0 for none.
+pub(super) struct Running {
+    pub name: String,
+    pub done: u64,
+    pub of: u64,
+    pub rate: u64,
+}
+
+/// The passes that run on the OSTs that answer.
+pub(super) fn running(reach: &Reach) -> Vec<Running> {
+    let osts: Vec<&Target> = reach.targets().into_iter().filter(|t| !t.is_mdt).collect();
+    let lines = reach
+        .ask_all(&osts, |ost| Some(line_of(name_of(reach, ost), &ask(reach, ost, Wish::default()).ok()?)));
+    let running = lines.into_iter().flatten().filter(|line| line.state == "running");
+    running
+        .map(|line| Running {
+            name: line.target,
+            done: line.pass.bytes,
+            of: line.bytes_used,
+            rate: line.rate,
+        })
+        .collect()
+}
+
 fn name_of(reach: &Reach, ost: &Target) -> String {
-    format!("{}-OST{:04x}", reach.file_system().name, ost.index)
+    mgmt::member_name(&reach.map, ost)
 }
 
 fn ask(reach: &Reach, ost: &Target, wish: Wish) -> anyhow::Result<ScrubReply> {
@@ -253,6 +279,7 @@ fn line_of(target: String, s: &ScrubReply) -> Line {
         bytes: p.bytes,
         objects: p.objects,
         bad_pages: p.bad_pages,
+        repaired: p.repaired,
     };
     Line {
         target,
@@ -279,10 +306,16 @@ fn print_line(l: &Line) {
     let now_sec = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let rate = if l.rate == 0 { "without a bound".into() } else { format!("at most {}/s", human(l.rate)) };
     outln!("{}: {}, {rate}", l.target, l.state);
-    let bad = |p: &PassLine| match p.bad_pages {
-        0 => "nothing bad".to_owned(),
-        1 => "1 BAD PAGE (`stria damage list`)".to_owned(),
-        n => format!("{n} BAD PAGES (`stria damage list`)"),
+    let bad = |p: &PassLine| {
+        let bad = match p.bad_pages {
+            0 => "nothing bad".to_owned(),
+            1 => "1 BAD PAGE (`stria damage list`)".to_owned(),
+            n => format!("{n} BAD PAGES (`stria damage list`)"),
+        };
+        match p.repaired {
+            0 => bad,
+            n => format!("{bad}, {n} repaired from the other member"),
+        }
     };
     if l.state != "idle" {
         let p = &l.pass;

@@ -99,9 +99,9 @@ impl SetStripe {
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let (point, _) = reach::mount_of(if path.exists() { path } else { parent })?;
             if let (Some(spec), Some(osts)) = (&spec, osts_of(&point)) {
-                check_start(spec, osts)?;
+                check_start(spec, &osts)?;
                 // Once: the warning is the same for each path.
-                if let Some(warning) = fewer(spec, osts).filter(|_| !warned) {
+                if let Some(warning) = fewer(spec, osts.len()).filter(|_| !warned) {
                     eprintln!("stria: setstripe: {warning}");
                     warned = true;
                 }
@@ -115,19 +115,20 @@ impl SetStripe {
     }
 }
 
-/// The number of OSTs; `None` if the mount's version does not report it.
-fn osts_of(point: &Path) -> Option<usize> {
+/// The indexes of the OSTs; `None` if the mount's version does not report them.
+fn osts_of(point: &Path) -> Option<Vec<u64>> {
     let json = xattr::find(point, "stria.layout.json").ok()??;
-    serde_json::from_slice::<serde_json::Value>(&json).ok()?["osts"].as_u64().map(|n| n as usize)
+    let answer: serde_json::Value = serde_json::from_slice(&json).ok()?;
+    answer["ost_indexes"].as_array()?.iter().map(serde_json::Value::as_u64).collect()
 }
 
-fn check_start(spec: &StripeSpec, osts: usize) -> Result<(), Failure> {
-    let is_there = |c: &StripeComponent| c.start == plan::stripe::ALL || usize::from(c.start) < osts;
+fn check_start(spec: &StripeSpec, osts: &[u64]) -> Result<(), Failure> {
+    let is_there = |c: &StripeComponent| c.start == plan::stripe::ALL || osts.contains(&c.start.into());
     match spec.components.iter().find(|c| !is_there(c)) {
         None => Ok(()),
         Some(c) => {
             let next = "give one that there is, or -1 for any; `stria df` lists the OSTs";
-            let why = format!("there are {osts} OSTs, and none of this index");
+            let why = format!("there are {} OSTs, and none of this index", osts.len());
             Err(Failure::unusable(format!("setstripe -i {}", c.start), why, next))
         }
     }
@@ -188,8 +189,15 @@ mod tests {
             let said = told(loud).unwrap_or_default();
             assert!(said.contains("-c 9") && said.contains("4 OSTs"), "{loud}: {said}");
         }
-        let start = |words: &str| super::check_start(&plan::stripe::parse(words).unwrap(), 4);
-        assert!(start("-i 3").is_ok() && start("-i -1").is_ok() && start("-c 2").is_ok());
+        // OST 2 was removed.
+        let start = |words: &str| super::check_start(&plan::stripe::parse(words).unwrap(), &[0, 1, 3, 7]);
+        assert!(
+            start("-i 7").is_ok()
+                && start("-i 2").is_err()
+                && start("-i 3").is_ok()
+                && start("-i -1").is_ok()
+                && start("-c 2").is_ok()
+        );
         assert!(start("-i 4").unwrap_err().to_string().contains("there are 4 OSTs"));
     }
 

@@ -9,19 +9,26 @@ use clap::Args;
 use disk::{FileDisk, Volume};
 use serde::Serialize;
 use types::Incarnation;
-use wire::changelog::ListConsumers;
 use wire::map::Target;
-use wire::session::{TargetStat, TargetStatReply};
+use wire::session::TargetStatReply;
 
 use crate::cluster::Cluster;
 use crate::cmd::damage::ago;
+use crate::cmd::mirror;
 use crate::exit::{Exit, Failure, unless_said};
 use crate::mounts;
 use crate::reach::{self, Reach, Service, Wires};
 use crate::rundir::{Holder, RunDir, State, Use};
 use types::size::human;
 
+mod asked;
+mod health;
 mod links;
+mod services;
+
+pub(super) use health::{Finding, Seen, Weight, word_of};
+
+pub use health::Health;
 
 /// Show what runs: process, mount, and each target with its state, space, sessions and log. Works on a stopped cluster too.
 #[derive(Debug, Args)]
@@ -68,6 +75,18 @@ struct Report {
     /// Links of hosts and servers that are slower than their twins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     slow_links: Vec<links::Slow>,
+    /// Mirrors with a member that lacks changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_whole: Vec<mirror::Line>,
+    /// Management services that share a map in etcd.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    management: Vec<services::Service>,
+    /// All mirrors of two members.
+    #[serde(skip)]
+    pairs: usize,
+    /// Names of targets that are down and whose mirrors go on without them.
+    #[serde(skip)]
+    spared: Vec<String>,
     targets: Vec<Line>,
 }
 
@@ -98,6 +117,8 @@ fn slow_of(targets: &[Line]) -> Vec<Slow> {
 const UP: &str = "up";
 const DEGRADED: &str = "degraded";
 const DOWN: &str = "down";
+/// A member of a mirror whose server is up, and that has no content to serve yet.
+const WAITING: &str = "waiting";
 /// The management service refuses this user: nothing is known.
 const DENIED: &str = "mounted, and may not be looked at";
 
@@ -106,6 +127,15 @@ const DENIED: &str = "mounted, and may not be looked at";
 struct Line {
     name: String,
     state: String,
+    /// Of a member of a mirror of two: "primary", "follower".
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    /// An OST that gets no new objects, since its content moves to others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    draining: bool,
+    /// Why a member of a mirror serves nothing now, though its server is up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     incarnation: Option<u32>,
     /// Stopped targets: whether they stopped cleanly.
@@ -161,11 +191,7 @@ struct Consumers {
 impl Status {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
-        let reports = match (&self.dir, &self.mgs) {
-            (Some(dir), _) => vec![of_dir(&super::absolute(dir)?)?],
-            (None, Some(service)) => service.all()?.iter().map(of_running).collect(),
-            (None, None) => of_mounts()?,
-        };
+        let reports = self.reports()?;
         if self.json {
             match (&self.dir, reports.as_slice()) {
                 (Some(_), [one]) => outln!("{}", serde_json::to_string_pretty(one)?),
@@ -174,12 +200,22 @@ impl Status {
         } else {
             reports.iter().for_each(|r| out!("{}", r.text()));
         }
-        let is_well = reports.iter().flat_map(|r| &r.targets).all(Line::is_well);
+        let is_well = reports.iter().all(Report::is_well);
         let is_denied = reports.iter().any(|r| r.state == DENIED);
         Ok(match (is_well, is_denied) {
             (false, _) => Exit::Findings,
             (true, true) => Exit::Unusable,
             (true, false) => Exit::Done,
+        })
+    }
+}
+
+impl Status {
+    fn reports(&self) -> anyhow::Result<Vec<Report>> {
+        Ok(match (&self.dir, &self.mgs) {
+            (Some(dir), _) => vec![of_dir(&super::absolute(dir)?)?],
+            (None, Some(service)) => service.all()?.iter().map(of_running).collect(),
+            (None, None) => of_mounts()?,
         })
     }
 }
@@ -248,16 +284,25 @@ fn of_mounts() -> anyhow::Result<Vec<Report>> {
 fn of_running(reach: &Reach) -> Report {
     let name = reach.file_system().name.clone();
     let all = reach.targets();
-    let targets = reach.ask_all(&all, |t| running_line(reach, &name, t));
+    let targets = reach.ask_all(&all, |t| asked::line(reach, t));
     let serving = all.iter().zip(&targets).filter(|(t, line)| !t.is_mdt && line.state == UP);
     let serving: Vec<&Target> = serving.map(|(t, _)| *t).collect();
-    let down: Vec<String> = targets.iter().filter(|t| t.state != UP).map(|t| t.name.clone()).collect();
+    let is_down = |line: &Line| line.state != UP && line.state != WAITING;
+    let down: Vec<String> = targets.iter().filter(|t| is_down(t)).map(|t| t.name.clone()).collect();
     let state = match down.len() {
         0 => UP,
         n if n == targets.len() => DOWN,
         _ => DEGRADED,
     };
+    let mirrors = mirror::lines(&reach.map, Some(reach.fs));
+    let is_spared = |t: &Target| mirrors.iter().any(|m| m.has(t.id.0) && m.is_spared(t.id.0));
+    let silent = all.iter().zip(&targets).filter(|(_, line)| is_down(line));
+    let spared = silent.filter(|(t, _)| is_spared(t)).map(|(_, line)| line.name.clone()).collect();
     Report {
+        spared,
+        management: services::all(reach),
+        pairs: mirrors.iter().filter(|m| m.members.len() > 1).count(),
+        not_whole: mirrors.into_iter().filter(|m| !m.is_whole()).collect(),
         map_version: Some(reach.map.version),
         tls: Some(reach.wires.word()),
         wires: Some(reach.wires.clone()),
@@ -269,39 +314,15 @@ fn of_running(reach: &Reach) -> Report {
     }
 }
 
-fn running_line(reach: &Reach, fsname: &str, target: &Target) -> Line {
-    let name = target_name(fsname, target.is_mdt, target.index);
-    let place = reach.map.node(target.node).map_or(String::new(), |n| n.nids.join(", "));
-    match reach.ask_with_head(target.id, &TargetStat {}) {
-        Err(e) => Line { name, state: DOWN.into(), place: format!("{place} ({e:#})"), ..Line::default() },
-        Ok((head, stat)) => {
-            let changelog = target.is_mdt.then(|| consumers_of(reach, target)).flatten();
-            let medium_bytes = Some(target.bytes_total);
-            Line { changelog, medium_bytes, ..line_of(name, place, head.incarnation, stat) }
-        }
-    }
-}
-
-/// `None`: there are no consumers, or the MDT has another version.
-fn consumers_of(reach: &Reach, target: &Target) -> Option<Consumers> {
-    let list = reach.ask(target.id, &ListConsumers { cap: reach.capability(SystemTime::now()) }).ok()?;
-    let last = list.consumers.iter().map(|c| c.acked).min()?;
-    let lost = list.consumers.iter().filter(|c| c.lost.is_some()).map(|c| c.name.clone()).collect();
-    Some(Consumers {
-        consumers: list.consumers.len(),
-        behind: list.newest.saturating_sub(last),
-        bytes: list.bytes,
-        bytes_max: list.bytes_max,
-        lost,
-    })
-}
-
 fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetStatReply) -> Line {
     // It answers, but does not store later changes.
     let has_failed = !stat.failure.is_empty();
     Line {
         name,
         state: if has_failed { "failed" } else { UP }.into(),
+        role: None,
+        draining: false,
+        waits: None,
         incarnation: Some(incarnation.0),
         clean: None,
         bytes_total: Some(stat.bytes_total),
@@ -322,12 +343,14 @@ fn line_of(name: String, place: String, incarnation: Incarnation, stat: TargetSt
 }
 
 fn of_stopped(cluster: &Cluster, dir: &Path, holder: Option<Holder>) -> Report {
-    let mdts = (0..cluster.mdts).map(|i| (true, i, cluster.mdt_image(dir, i)));
-    let osts = (0..cluster.osts).map(|i| (false, i, cluster.ost_image(dir, i)));
-    let targets = mdts
-        .chain(osts)
-        .map(|(is_mdt, i, path)| stopped_line(target_name(&cluster.fsname, is_mdt, i), &path))
-        .collect();
+    let (mdts, osts) = ((0..cluster.mdts).map(|i| (true, i)), (0..cluster.osts).map(|i| (false, i)));
+    let of_one: Vec<(bool, u32)> = mdts.chain(osts).collect();
+    // Both images of a mirror have its name.
+    let line = |(path, n): (PathBuf, usize)| {
+        let (is_mdt, index) = of_one[n % of_one.len()];
+        stopped_line(target_name(&cluster.fsname, is_mdt, index), &path)
+    };
+    let targets = cluster.images(dir).into_iter().zip(0..).map(line).collect();
     let state = match (&holder, cluster.ready) {
         (Some(_), _) => "being checked",
         (None, true) => "stopped",
@@ -397,14 +420,26 @@ impl Report {
             down: vec![],
             slow: vec![],
             slow_links: vec![],
+            not_whole: vec![],
+            management: vec![],
+            pairs: 0,
+            spared: vec![],
             targets: vec![],
         }
+    }
+
+    fn is_well(&self) -> bool {
+        let services = self.management.iter().all(services::Service::is_well);
+        services && self.not_whole.is_empty() && self.targets.iter().all(Line::is_well)
     }
 
     fn text(&self) -> String {
         let mut out = format!("{}: {}", self.fsname, self.state);
         if !self.down.is_empty() {
             out += &format!(", {} of {} targets down", self.down.len(), self.targets.len());
+        }
+        if !self.not_whole.is_empty() {
+            out += &format!(", {} of {} mirrors not whole", self.not_whole.len(), self.pairs);
         }
         if let Some(dir) = &self.dir {
             out += &format!(", {}", dir.display());
@@ -428,11 +463,14 @@ impl Report {
             }
             Some(Wires::Local) | None => {}
         }
+        self.management.iter().for_each(|service| out += &service.text());
+        // Members of mirrors have long names.
+        let width = self.targets.iter().map(|t| t.name.len()).fold(20, usize::max);
         out += &format!(
-            "{:<20} {:<10} {:>8} {:>8} {:>9} {:>8} {:>6}  {}\n",
+            "{:<width$} {:<12} {:>8} {:>8} {:>9} {:>8} {:>6}  {}\n",
             "target", "state", "size", "free", "files", "sessions", "log", "place"
         );
-        self.targets.iter().for_each(|t| out += &t.text(self.dir.as_deref()));
+        self.targets.iter().for_each(|t| out += &t.text(self.dir.as_deref(), width));
         for slow in &self.slow {
             let note = format!(
                 "slow: {} at {:.0} % of its twins in the last minutes; look at its medium, its host and that host's links",
@@ -441,9 +479,24 @@ impl Report {
             out += &(wrap(&note, 4) + "\n");
         }
         self.slow_links.iter().for_each(|slow| out += &(wrap(&slow.text(), 4) + "\n"));
-        if !self.down.is_empty() {
-            let down = self.down.join(", ");
+        for mirror in &self.not_whole {
+            let note =
+                format!("{}; `stria mirror status {}` tells the next step", mirror.summary(), mirror.name);
+            out += &(wrap(&note, 4) + "\n");
+        }
+        let (spared, needed): (Vec<&str>, Vec<&str>) =
+            self.down.iter().map(String::as_str).partition(|name| self.spared.iter().any(|s| s == name));
+        if !needed.is_empty() {
+            let down = needed.join(", ");
             out += &wrap(&format!("down: {down}; start them: calls that need one wait, and then fail"), 4);
+            out.push('\n');
+        }
+        if !spared.is_empty() {
+            let down = spared.join(", ");
+            out += &wrap(
+                &format!("down: {down}; start them: their mirrors go on with the other member alone"),
+                4,
+            );
             out.push('\n');
         }
         out
@@ -458,7 +511,7 @@ impl Line {
     }
 
     /// The table, and below it the notes.
-    fn text(&self, dir: Option<&Path>) -> String {
+    fn text(&self, dir: Option<&Path>, width: usize) -> String {
         let size = |n: Option<u64>| n.map_or("-".into(), human);
         let log = match (self.log_bytes_used, self.log_bytes_total) {
             (Some(used), Some(total)) if total > 0 => format!("{}%", used * 100 / total),
@@ -468,10 +521,10 @@ impl Line {
         let sessions = self.sessions.map_or("-".into(), |n| n.to_string());
         // The line above shows the directory.
         let below = dir.and_then(|dir| self.place.strip_prefix(dir.to_str()?)?.strip_prefix('/'));
+        let state = self.role.map_or(self.state.clone(), |role| format!("{} {role}", self.state));
         let line = format!(
-            "{:<20} {:<10} {:>8} {:>8} {files:>9} {sessions:>8} {log:>6}  {}",
+            "{:<width$} {state:<12} {:>8} {:>8} {files:>9} {sessions:>8} {log:>6}  {}",
             self.name,
-            self.state,
             size(self.bytes_total),
             size(self.bytes_free),
             below.unwrap_or(&self.place)
@@ -481,7 +534,10 @@ impl Line {
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.waits.iter().cloned().collect();
+        if self.draining {
+            notes.push("draining: it gets no new objects, see `stria target drain`".to_owned());
+        }
         if self.clean == Some(false) {
             notes.push("not stopped cleanly: recovers at the next start".to_owned());
         }
@@ -544,7 +600,7 @@ mod tests {
         // Log, slots and superblocks are no space for objects.
         assert!(ost.bytes_total.is_some_and(|n| (59 << 20..62 << 20).contains(&n)), "{ost:?}");
         let text = report.text();
-        assert!(text.contains("demo-OST0000         stopped       6"), "{text}");
+        assert!(text.contains("demo-OST0000         stopped         6"), "{text}");
         assert!(serde_json::to_string(&report).unwrap().contains("\"incarnation\":1"));
     }
 
@@ -595,8 +651,37 @@ mod tests {
         assert_eq!((line("", 2).state.as_str(), line("", 2).failure), ("up", None));
         let failed = line("flush: EIO", 2);
         assert_eq!(failed.state, "failed");
-        assert!(failed.text(None).contains("its volume failed: flush: EIO"), "{}", failed.text(None));
-        assert!(line("", 1).text(None).contains("superblock"), "{}", line("", 1).text(None));
+        assert!(failed.text(None, 20).contains("its volume failed: flush: EIO"), "{}", failed.text(None, 20));
+        assert!(line("", 1).text(None, 20).contains("superblock"), "{}", line("", 1).text(None, 20));
+    }
+
+    #[test]
+    fn a_mirror_that_is_not_whole_is_counted_and_told() {
+        let report = |state| {
+            let map = mirror::tests::doubled(state);
+            let mirrors = mirror::lines(&map, None);
+            let name = mgmt::member_name(&map, map.target(types::TargetId(4)).unwrap());
+            Report {
+                pairs: mirrors.len(),
+                not_whole: mirrors.into_iter().filter(|m| !m.is_whole()).collect(),
+                down: vec!["home-MDT0000".into(), name.clone()],
+                spared: vec![name],
+                ..Report::empty("home".into(), UP)
+            }
+        };
+        let text = report(wire::map::MemberState::Out).text();
+        for part in [
+            ", 1 of 2 mirrors not whole,",
+            "OST0000: 1 of 2 members in sync; oss2 is out; `stria mirror status home-OST0000`",
+            "down: home-MDT0000; start them: calls that need one wait",
+            "down: home-OST0000 (target 4); start them: their mirrors go on",
+        ] {
+            assert!(text.replace("\n    ", " ").contains(part), "{part}: {text}");
+        }
+        let whole = report(wire::map::MemberState::InSync);
+        assert!(
+            !whole.text().contains("whole") && !serde_json::to_string(&whole).unwrap().contains("not_whole")
+        );
     }
 
     #[test]

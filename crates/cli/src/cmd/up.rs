@@ -26,10 +26,12 @@ use crate::serve::device::Blank;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::{WAIT_MAX, Wait, wait_for};
 use crate::serve::servers::Servers;
-use crate::serve::{device, local, prepare_process, role};
+use crate::serve::{device, local, metrics, prepare_process, role};
 use crate::stop::{self, Event, Manner};
 use crate::{config, logs, mounts, shell};
 use types::size::{Size, human};
+
+mod pair;
 
 const OSTS: u32 = 4;
 const SIZE: Size = Size(8 << 30);
@@ -88,6 +90,15 @@ pub struct Up {
     /// Mount options, separated by commas: those of `stria mount`.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
+    /// Address and port of a page with numbers of this process for Prometheus, at /metrics. Not with --pair.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "pair")]
+    metrics: Option<String>,
+    /// A new file system has two server processes, and every target is a mirror with a member in each: for trying mirrors out.
+    #[arg(long)]
+    pair: bool,
+    /// Serves one of the two servers of a pair.
+    #[arg(long, hide = true, value_name = "N", requires = "foreground", value_parser = clap::value_parser!(u32).range(..2))]
+    server: Option<u32>,
     /// Stay in the foreground, with log lines on stderr.
     #[arg(long)]
     foreground: bool,
@@ -102,6 +113,9 @@ pub struct Up {
 impl Up {
     pub fn run(mut self) -> anyhow::Result<Exit> {
         self.dir = super::absolute(&self.dir)?;
+        if let Some(number) = self.server {
+            return pair::serve_member(&self, number);
+        }
         self.mount = self.mount.as_deref().map(super::absolute).transpose()?;
         self.mount_as_before_a_crash();
         if !self.foreground {
@@ -167,6 +181,7 @@ impl Up {
             ("--fsname", self.fsname.clone()),
             ("--inline-max", text(self.inline_max)),
             ("--mdt-cache", text(self.mdt_cache)),
+            ("--metrics", self.metrics.clone()),
         ];
         for (name, value) in options {
             args.extend(value.into_iter().flat_map(|v| [name.into(), v.into()]));
@@ -179,6 +194,7 @@ impl Up {
             ("--no-allow-other", self.no_allow_other),
             ("--no-mount", self.no_mount),
             ("--json", self.json),
+            ("--pair", self.pair),
         ];
         args.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name.into()));
         args.extend(self.options.iter().flat_map(|list| ["-o".into(), list.into()]));
@@ -283,7 +299,14 @@ impl Up {
         for (name, size) in [("--mdt-size", mdt_size), ("--ost-size", ost_size)] {
             device::check_size(size).map_err(|why| Failure::unusable(name, why, "give a larger size"))?;
         }
-        Ok(Cluster::new(fsname, self.osts.unwrap_or(OSTS), mdt_size, ost_size, self.inline_max))
+        if self.pair && self.inline_max.is_some() {
+            let next = "leave it out, and set it on the mount: `stria setstripe --inline SIZE DIR`";
+            return Err(Failure::unusable("--inline-max", "a new pair does not take it yet", next).into());
+        }
+        let osts = self.osts.unwrap_or(OSTS);
+        let mut cluster = Cluster::new(fsname, osts, mdt_size, ost_size, self.inline_max);
+        cluster.pair = self.pair;
+        Ok(cluster)
     }
 
     /// An existing directory determines everything; a contradicting option is refused, not ignored.
@@ -296,6 +319,10 @@ impl Up {
             ("--fsname", self.fsname.clone(), there.fsname.clone()),
             ("--inline-max", text(self.inline_max), text(there.inline_max).unwrap_or("the default".into())),
         ];
+        if self.pair && !there.pair {
+            let why = format!("the file system in {} was made without a second server", self.dir.display());
+            return Err(Failure::unusable("--pair", why, "leave the option out, or give another --dir"));
+        }
         let conflict = table.into_iter().find(|(_, asked, has)| asked.as_ref().is_some_and(|a| a != has));
         let Some((name, asked, has)) = conflict else { return Ok(()) };
         let why = format!("the file system in {} has {has}", self.dir.display());
@@ -322,17 +349,29 @@ impl Up {
         }
         // Images and map hold users' data and the file system's secret: only their owner may read them.
         rustix::process::umask(Mode::from_raw_mode(0o077));
-        // 2. Make it, the first time.
+        // 2. Make it, the first time. The service of its map stays for all of this process: a thread that ends late could hold its lock.
+        let mgs = mgs::Mgs::open(&Cluster::mgs_dir(&self.dir)).context("open the cluster map")?;
         let mut notes = vec![];
         if is_new {
             notes.extend(too_large(&cluster, &self.dir));
             if !self.json {
                 notes.iter().for_each(|note| herald.say(&format!("note: {note}")));
             }
-            local::make(&mut cluster, &self.dir, &events)?;
+            match cluster.pair {
+                true => local::make_images(&cluster, &self.dir)?,
+                false => local::make(&mut cluster, &self.dir, mgs.clone(), &events)?,
+            }
         }
         // 3. Serve.
-        let mgs = mgs::Mgs::open(&Cluster::mgs_dir(&self.dir)).context("open the cluster map")?;
+        if cluster.pair {
+            return self.serve_pair(
+                pair::Shown { cluster, mgs, is_new, notes, begin },
+                &lock,
+                &events,
+                sender,
+                herald,
+            );
+        }
         let servers = local::start(
             &cluster,
             &self.dir,
@@ -372,12 +411,27 @@ impl Up {
         let run = RunDir::of(&self.dir);
         let nid = run.nid()?;
         let socket = listen_on_socket(&run, servers)?;
+        let _page = metrics::serve(self.metrics.as_deref(), servers.source("up"))?;
         let client = match &self.mount {
             Some(point) => Some(self.mount_here(cluster, servers, &nid, point, events, sender)?),
             None => None,
         };
+        self.keep_mount(client.as_ref(), lock, &run)?;
+        ready();
+        let next = |events: &Receiver<Event>| events.recv_timeout(COMPANY_LOOK_EACH);
+        let (client, manner) = serve_until_stopped(client, events, next, &run, lock);
+        lock.forget()?;
+        if let Some(client) = client {
+            client.finish(if manner == Manner::Forced { SETTLE_MAX } else { SETTLE_LOCAL_MAX });
+        }
+        socket.stop();
+        Ok(())
+    }
+
+    /// Gives the root directory to the caller, and notes the mount for a start after a crash.
+    fn keep_mount(&self, client: Option<&Client>, lock: &Lock, run: &RunDir) -> anyhow::Result<()> {
         // If the MDT checks the session's rights, only root may give the root directory away; the mount works all the same.
-        if let Some(Err(fault)) = client.as_ref().map(own_root) {
+        if let Some(Err(fault)) = client.map(own_root) {
             tracing::warn!("the root directory stays root's: {fault}");
         }
         let remembered = match &self.mount {
@@ -386,13 +440,6 @@ impl Up {
         };
         remembered.with_context(|| format!("note the mount in {}", run.root().display()))?;
         run.keep_spare();
-        ready();
-        let (client, manner) = serve_until_stopped(client, events, &run, lock);
-        lock.forget()?;
-        if let Some(client) = client {
-            client.finish(if manner == Manner::Forced { SETTLE_MAX } else { SETTLE_LOCAL_MAX });
-        }
-        socket.stop();
         Ok(())
     }
 
@@ -435,7 +482,9 @@ impl Up {
         notes: Vec<String>,
     ) -> Started {
         let text = |path: &Path| path.to_string_lossy().into_owned();
+        let of_one = (cluster.mdts + cluster.osts).max(1);
         let targets = cluster.images(&self.dir).into_iter().zip(0..).map(|(image, n)| {
+            let n = n % of_one;
             let (is_mdt, index, bytes) = match u32::checked_sub(n, cluster.mdts) {
                 None => (true, n, cluster.mdt_size.0),
                 Some(index) => (false, index, cluster.ost_size.0),
@@ -451,6 +500,7 @@ impl Up {
             mount: mount.map(text),
             log: text(&run.log()),
             targets: targets.collect(),
+            servers: vec![],
             notes,
         }
     }
@@ -469,6 +519,9 @@ struct Started {
     mount: Option<String>,
     log: String,
     targets: Vec<Made>,
+    /// Processes of a pair.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<pair::Process>,
     notes: Vec<String>,
 }
 
@@ -494,6 +547,7 @@ impl Started {
             let short = t.name.rsplit('-').next().unwrap_or(&t.name);
             format!("  {short:<7}  {:>7}  {}", human(t.bytes), t.image)
         }));
+        lines.extend(self.servers.iter().map(|server| format!("  {server}")));
         lines.push(match &self.mount {
             Some(mount) => format!("  mounted on {mount}"),
             None => "  not mounted (no --mount)".into(),
@@ -557,12 +611,13 @@ fn too_large(cluster: &Cluster, dir: &Path) -> Option<String> {
 fn serve_until_stopped(
     mut client: Option<Client>,
     events: &Receiver<Event>,
+    mut next: impl FnMut(&Receiver<Event>) -> Result<Event, RecvTimeoutError>,
     run: &RunDir,
     lock: &Lock,
 ) -> (Option<Client>, Manner) {
     let (mut is_alone, mut is_full) = (true, false);
     loop {
-        match events.recv_timeout(COMPANY_LOOK_EACH) {
+        match next(events) {
             Err(RecvTimeoutError::Disconnected) => return (client, Manner::Polite),
             Err(RecvTimeoutError::Timeout) => {
                 is_alone = warn_of_company(client.as_ref(), is_alone);

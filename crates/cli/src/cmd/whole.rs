@@ -6,10 +6,12 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::cluster::Cluster;
+use crate::exit::Failure;
 use crate::reach::{self, Reach, Service};
 use crate::rundir::{RunDir, State, Use};
 use crate::serve::device::Blank;
 use crate::serve::local::{self, Media};
+use crate::shell;
 
 /// A job on a reachable cluster; its second argument says whether the cluster was running or stopped.
 pub type Job<'j, T> = &'j mut dyn FnMut(&Reach, &'static str) -> anyhow::Result<T>;
@@ -68,6 +70,12 @@ fn of_stopped<T>(
     job: Job<'_, T>,
 ) -> anyhow::Result<T> {
     anyhow::ensure!(cluster.ready, "{} was never completed; `stria up` starts it over", dir.display());
+    if cluster.pair {
+        // An image alone does not tell which of the two members has the newest content.
+        let next = format!("start it with `stria up --dir {}`, then do this again", shell::path(dir));
+        let why = "its servers are a pair and are stopped, and only both together know the newest content";
+        return Err(Failure::unusable(dir.display(), why, next).into());
+    }
     let _lock = run.take(Use::Check, None)?;
     let mgs = match media {
         Media::Scratch => local::scratch_mgs(dir)?,

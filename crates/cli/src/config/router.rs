@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use net::nid::Nid;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, check_mgs, key, toml_of};
+use super::{Config, check_mgs, key, metrics_key, toml_of};
 use crate::nets::Nets;
+use crate::serve::metrics::check_address;
 
 /// Circuits at once, unless the configuration says otherwise.
 const CIRCUITS_MAX: u32 = 16_384;
@@ -21,6 +22,8 @@ pub struct Router {
     pub circuits_max: u32,
     #[serde(default)]
     pub routes: Vec<String>,
+    #[serde(default)]
+    pub metrics: Option<String>,
     pub cluster: Vec<Cluster>,
 }
 
@@ -47,6 +50,7 @@ impl Config for Router {
             dir: dir(),
             circuits_max: CIRCUITS_MAX,
             routes: vec![],
+            metrics: None,
             cluster: vec![Cluster { mgs: vec!["127.0.0.1:7010@tcp1".into()], tls: None }],
         }
     }
@@ -61,7 +65,7 @@ impl Config for Router {
             key("Circuits at once: each connection through it is one.", "circuits_max", self.circuits_max);
         let comment = "Ways to management services by other routers: \"tcp2 via 10.1.0.9:7020@tcp1\".";
         let routes = key(comment, "routes", toml_of(&self.routes));
-        let mut out = [head, &*listen, &dir, &circuits, &routes].concat();
+        let mut out = [head, &*listen, &dir, &circuits, &routes, &metrics_key(&self.metrics)].concat();
         out += "# Clusters whose hosts may pass. `mgs`: NIDs of a management service. `tls`: folder with this router's certificate of\n\
                 # that cluster (`stria cluster add-node HOST --role router`), or \"off\". Default: /etc/stria/tls if it is there, else off.\n";
         for cluster in &self.cluster {
@@ -91,6 +95,7 @@ impl Config for Router {
             return Err("there is no [[cluster]]: no host could pass".to_owned());
         }
         Nets::of(&[], &self.routes)?;
+        check_address(self.metrics.as_ref())?;
         self.cluster.iter().try_for_each(|cluster| check_mgs(&cluster.mgs))
     }
 }

@@ -38,6 +38,7 @@ fn values_that_cannot_be_meant_are_refused() {
     for (text, reason) in [
         (format!("{base}devices = []\n"), "lists none"),
         (format!("{base}devices = [\"/a\", \"/a\"]\n"), "listed twice"),
+        (format!("{base}second_devices = [\"/a\"]\ndevices = [\"/a\"]\n"), "listed twice"),
         ("mgs = []\ndevices = [\"/a\"]\n".to_owned(), "no NID"),
         (format!("{base}devices = [\"/a\"]\nfsname = \"a/b\"\n"), "file system name"),
         (format!("{base}devices = [\"/a\"]\nsize = \"8X\"\n"), "not a size"),
@@ -52,6 +53,10 @@ fn values_that_cannot_be_meant_are_refused() {
         let refused = parse::<Oss>(&text).unwrap_err();
         assert!(refused.contains(reason), "{refused}");
     }
+    // A server may hold second members only.
+    let seconds = parse::<Oss>(&format!("{base}second_devices = [\"/a\"]\n")).unwrap();
+    assert_eq!((seconds.devices.len(), seconds.second_devices.len()), (0, 1));
+    assert!(parse::<Mds>(&format!("{base}device = \"/a\"\nsecond = true\n")).unwrap().second);
     let hasty = "mgs = [\"a\"]\nmountpoint = \"/m\"\nop_timeout_sec = 0\n";
     assert!(parse::<Mount>(hasty).unwrap_err().contains("op_timeout_sec"));
 }

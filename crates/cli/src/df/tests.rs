@@ -8,6 +8,7 @@ fn target(is_mdt: bool, index: u32, total: u64, used: u64, files: (u64, u64)) ->
         kind: if is_mdt { Kind::Mdt } else { Kind::Ost },
         index,
         state: State::Up,
+        draining: false,
         why: String::new(),
         bytes_total: total,
         bytes_free: total - used,
@@ -88,4 +89,13 @@ fn a_target_that_is_down_is_shown_without_numbers_and_is_not_in_the_sum() {
     assert!(serde_json::from_str::<TargetSpace>(older).unwrap().is_up());
     let down = r#"{"target":3,"kind":"ost","index":1,"state":"down","why":"no answer"}"#;
     assert!(!serde_json::from_str::<TargetSpace>(down).unwrap().is_up());
+}
+
+#[test]
+fn an_ost_that_gets_no_new_objects_is_marked() {
+    let mut targets = cluster();
+    targets[1].draining = true;
+    let text = table("stria", "/mnt/s", &targets, What::Space, Unit::Human);
+    let marked: Vec<&str> = text.lines().filter(|line| line.ends_with(" draining")).collect();
+    assert_eq!((marked.len(), marked[0].contains("/mnt/s[OST:0]")), (1, true), "{text}");
 }

@@ -21,7 +21,7 @@ use crate::scratch::Scratch;
 use crate::serve::device::Blank;
 use crate::serve::host_name;
 use crate::serve::register::MgsPeers;
-use crate::serve::servers::{Node, Role, Servers};
+use crate::serve::servers::{Domain, Node, Role, Servers, Wanted};
 use crate::stop::Event;
 
 /// How the media are opened.
@@ -77,12 +77,14 @@ pub fn claim(cluster: &Cluster, dir: &Path, mount: Option<&Path>) -> anyhow::Res
 }
 
 /// Makes the files of a new cluster in a claimed directory, until it is ready to serve.
-pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyhow::Result<()> {
-    for (image, size) in sizes(cluster, dir) {
-        FileDisk::create(&image, size).with_context(|| format!("make {}", image.display()))?;
-    }
+pub fn make(
+    cluster: &mut Cluster,
+    dir: &Path,
+    mgs: Arc<mgs::Mgs>,
+    events: &Receiver<Event>,
+) -> anyhow::Result<()> {
+    make_images(cluster, dir)?;
     // Format and register everything once.
-    let mgs = mgs::Mgs::open(&Cluster::mgs_dir(dir))?;
     let servers = start(cluster, dir, mgs, Media::Real, Blank::Format, None, Some(events))?;
     let set = cluster.inline_max.map_or(Ok(()), |max| set_inline_max(&servers, cluster, max.0));
     servers.stop()?;
@@ -93,9 +95,11 @@ pub fn make(cluster: &mut Cluster, dir: &Path, events: &Receiver<Event>) -> anyh
     Ok(())
 }
 
-fn sizes(cluster: &Cluster, dir: &Path) -> Vec<(std::path::PathBuf, u64)> {
-    let mdts = (0..cluster.mdts).map(|i| (cluster.mdt_image(dir, i), cluster.mdt_size.0));
-    mdts.chain((0..cluster.osts).map(|i| (cluster.ost_image(dir, i), cluster.ost_size.0))).collect()
+pub fn make_images(cluster: &Cluster, dir: &Path) -> anyhow::Result<()> {
+    for (image, size) in cluster.images_with_sizes(dir) {
+        FileDisk::create(&image, size).with_context(|| format!("make {}", image.display()))?;
+    }
+    Ok(())
 }
 
 /// Starts all targets of the directory. In a ready cluster a blank target is an error: its content is lost.
@@ -114,14 +118,21 @@ pub fn start(
     servers.ost.scrub = matches!(media, Media::Real);
     servers.serve_mgs(mgs);
     let peers = MgsPeers::local(servers.fabric.clone());
-    let node = Node { fsname: &cluster.fsname, mgs: peers.clone(), name: host_name(), nids: vec![], events };
+    let node = Node {
+        fsname: &cluster.fsname,
+        mgs: peers.clone(),
+        name: host_name(),
+        nids: vec![],
+        domain: Domain::default(),
+        events,
+    };
     for index in 0..cluster.mdts {
         let path = cluster.mdt_image(dir, index);
-        servers.add(Role::Mdt, &path, open(&path, media)?, blank, Some(index), &node)?;
+        servers.add(Role::Mdt, &path, open(&path, media)?, blank, Wanted::first(Some(index)), &node)?;
     }
     for index in 0..cluster.osts {
         let path = cluster.ost_image(dir, index);
-        servers.add(Role::Ost, &path, open(&path, media)?, blank, Some(index), &node)?;
+        servers.add(Role::Ost, &path, open(&path, media)?, blank, Wanted::first(Some(index)), &node)?;
     }
     // The first targets joined with a map that lacked the last ones.
     servers.set_map(&map_of(&servers)?);

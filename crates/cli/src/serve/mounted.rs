@@ -77,6 +77,7 @@ impl Client {
         how.flags = wish.options.flags;
         how.max_read = wish.options.max_read;
         how.idmap = wish.options.idmap;
+        how.jobid = wish.options.jobid.clone();
         how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);
         let mounted = match mount_alone(&fs, wish.point, &how) {
             Ok(mounted) => Arc::new(mounted),

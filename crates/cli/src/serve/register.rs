@@ -1,19 +1,20 @@
 //! Finds the MGS and registers with it. It retries for a bounded time and reports what it waits for.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use net::{Fabric, Listening, Peer, Service};
 use types::{Buf, Code, Fault, FsId, Uuid};
 use wire::map::ClusterMap;
-use wire::mgmt::{GetMap, Register, RegisterReply};
+use wire::mgmt::{GetMap, Register, RegisterReply, is_not_leading};
 use wire::notice::WatchMap;
 use wire::{Header, Request};
 
 use crate::exit::Failure;
 use crate::reach::{self, MGS};
-use crate::serve::servers::{Node, Role};
+use crate::serve::servers::{Domain, Node, Role};
 use crate::stop::Event;
 
 /// Longest wait of a role for what it needs: longer than a server takes to boot.
@@ -33,17 +34,48 @@ pub struct MgsPeers {
     fabric: Arc<Fabric>,
     /// Empty: in this process.
     nids: Vec<String>,
+    /// The place of the NID that answered last and did not say that another one leads: each request begins there.
+    answered: Arc<AtomicUsize>,
 }
 
 impl MgsPeers {
     pub fn local(fabric: Arc<Fabric>) -> MgsPeers {
-        MgsPeers { fabric, nids: vec![] }
+        MgsPeers { fabric, nids: vec![], answered: Arc::default() }
     }
     pub fn at(fabric: Arc<Fabric>, nids: Vec<String>) -> MgsPeers {
-        MgsPeers { fabric, nids }
+        MgsPeers { fabric, nids, answered: Arc::default() }
     }
 
-    /// Asks the first NID that answers.
+    /// As `ask`, until the deadline. Each NID gets its share of the time, so one that is dead does not take it all.
+    pub fn ask_within<R: Request>(&self, request: &R, deadline: Instant) -> Result<R::Reply, Fault> {
+        let unheard = |why: String| {
+            let next = "it is asked again";
+            Fault::new(Code::NotReady, format!("the management service does not answer: {why}; {next}"))
+        };
+        let (count, begin) = (self.nids.len().max(1), self.answered.load(Ordering::Relaxed));
+        let mut last = unheard("no time is left".into());
+        for tried in 0..count {
+            let at = (begin + tried) % count;
+            let peer = match self.nids.get(at) {
+                Some(nid) => self.fabric.peer_at(nid, MGS),
+                None => self.fabric.peer(MGS).map_err(|e| unheard(e.to_string()))?,
+            };
+            let share = deadline.saturating_duration_since(Instant::now()) / (count - tried) as u32;
+            let head = Header { target: MGS, ..Header::default() };
+            match net::rpc::call(&*peer, head, request, &[], &mut Buf::new(), Instant::now() + share) {
+                // mgs-M5: another one leads.
+                Ok((_, _, Err(fault))) if is_not_leading(&fault) => last = fault,
+                Ok((_, _, said)) => {
+                    self.answered.store(at, Ordering::Relaxed);
+                    return said;
+                }
+                Err(e) => last = unheard(e.to_string()),
+            }
+        }
+        Err(last)
+    }
+
+    /// Asks the first NID that answers and does not say that another one leads.
     pub fn ask<R: Request>(&self, request: &R) -> anyhow::Result<R::Reply> {
         Ok(self.ask_who(request)?.0)
     }
@@ -54,7 +86,7 @@ impl MgsPeers {
             return watch(&*self.fabric.peer(MGS)?, heard.clone());
         }
         let mut last = anyhow::anyhow!("no NID of the management service is given");
-        for nid in &self.nids {
+        for nid in self.in_turn().map(|at| &self.nids[at]) {
             match watch(&*self.fabric.peer_at(nid, MGS), heard.clone()) {
                 Ok(line) => return Ok(line),
                 Err(e) => last = e,
@@ -78,15 +110,33 @@ impl MgsPeers {
             return Ok((reach::ask(&*self.fabric.peer(MGS)?, FsId(0), MGS, request)?, None));
         }
         let mut last = anyhow::anyhow!("no NID of the management service is given");
-        for nid in &self.nids {
+        for at in self.in_turn() {
+            let nid = &self.nids[at];
             match reach::ask(&*self.fabric.peer_at(nid, MGS), FsId(0), MGS, request) {
-                Ok(reply) => return Ok((reply, Some(nid.clone()))),
-                // A refusal is an answer; another NID of the same service would give the same.
-                Err(e) if e.is::<Fault>() => return Err(e),
-                Err(e) => last = e,
+                Ok(reply) => {
+                    self.answered.store(at, Ordering::Relaxed);
+                    return Ok((reply, Some(nid.clone())));
+                }
+                Err(e) => match e.downcast_ref::<Fault>() {
+                    // A refusal is an answer; another NID of the same service would give the same.
+                    Some(fault) if !is_not_leading(fault) => {
+                        self.answered.store(at, Ordering::Relaxed);
+                        return Err(e);
+                    }
+                    // Its reason says more than the silence of another one.
+                    Some(_) => last = e,
+                    None if last.is::<Fault>() => {}
+                    None => last = e,
+                },
             }
         }
         Err(last)
+    }
+
+    /// The places of the NIDs, from the one that answered last.
+    fn in_turn(&self) -> impl Iterator<Item = usize> + use<> {
+        let (count, begin) = (self.nids.len(), self.answered.load(Ordering::Relaxed));
+        (0..count).map(move |tried| (begin + tried) % count)
     }
 
     pub fn describe(&self) -> String {
@@ -205,9 +255,12 @@ pub struct Announcement<'a> {
     pub label: &'a disk::Label,
     /// Wanted index of a new target; `None`: the index of its format, else the next free one.
     pub index: Option<u32>,
+    /// A new target becomes the second member of the mirror of that index.
+    pub second: bool,
     pub bytes_total: u64,
     pub node_name: &'a str,
     pub nids: &'a [String],
+    pub domain: &'a Domain,
 }
 
 impl Announcement<'_> {
@@ -227,38 +280,44 @@ impl Announcement<'_> {
             bytes_total: self.bytes_total,
             node_name: self.node_name.to_owned(),
             nids: self.nids.to_vec(),
+            second: self.second,
+            rack: self.domain.rack.clone(),
+            apart: self.domain.apart,
         };
         let what = format!("register with the management service at {}", mgs.describe());
         wait_for(&Wait::silent(&what, events), || mgs.ask(&request))
     }
 }
 
-/// Asks the MGS whether a new target of this kind and file system may register, and waits for it as registration does.
-pub fn check_name(role: Role, node: &Node<'_>) -> anyhow::Result<()> {
+/// Asks the MGS whether a new target of this kind and file system may register, and waits for it as registration does. `second`: it is to be
+/// a second member.
+pub fn check_name(role: Role, second: bool, node: &Node<'_>) -> anyhow::Result<()> {
     let what =
         format!("ask the management service at {} for file system '{}'", node.mgs.describe(), node.fsname);
     wait_for(&Wait::silent(&what, node.events), || {
         let map =
             node.mgs.map(0, false)?.ok_or_else(|| Fault::new(Code::NotReady, "the answer has no map"))?;
-        judge_name(&map, role, node.fsname)
+        judge_name(&map, role, second, node.fsname)
     })
 }
 
 /// Refuses what registration would refuse or wait for in vain. If there is no file system yet, the first MDT may still be starting.
-fn judge_name(map: &ClusterMap, role: Role, fsname: &str) -> anyhow::Result<()> {
+fn judge_name(map: &ClusterMap, role: Role, second: bool, fsname: &str) -> anyhow::Result<()> {
     let what = || format!("file system '{fsname}'");
-    match (role, map.fs_named(fsname).map(|fs| fs.id)) {
-        (Role::Ost, None) if map.file_systems.is_empty() => {
+    // The first MDT makes its file system, and nothing else does.
+    let makes_it = role == Role::Mdt && !second;
+    match (makes_it, map.fs_named(fsname).map(|fs| fs.id)) {
+        (false, None) if map.file_systems.is_empty() => {
             Err(Fault::new(Code::NotReady, format!("no MDT of {} has registered yet", what())).into())
         }
-        (Role::Ost, None) => {
+        (false, None) => {
             let known: Vec<&str> = map.file_systems.iter().map(|f| f.name.as_str()).collect();
             let why = format!("the management service has none of this name; it has: {}", known.join(", "));
             let next = "correct `fsname`, or start its `stria mds` first; nothing was formatted";
             Err(Failure::failed(what(), why, next).into())
         }
-        (Role::Mdt, Some(fs)) if map.targets.iter().any(|t| t.fs == fs && t.is_mdt) => {
-            let next = "correct `fsname`, or `device` if that MDT is meant; nothing was formatted";
+        (true, Some(fs)) if map.targets.iter().any(|t| t.fs == fs && t.is_mdt) => {
+            let next = "correct `fsname`, or `device` if that MDT is meant, or set `second = true` for its second member; nothing was formatted";
             Err(Failure::failed(what(), "it has its MDT already, and this release takes one", next).into())
         }
         _ => Ok(()),
@@ -279,6 +338,7 @@ pub fn new_uuid() -> std::io::Result<Uuid> {
 mod tests {
     use super::*;
     use crate::stop::Manner;
+    use wire::map::Apart;
 
     #[test]
     fn waiting_ends_with_success_a_final_refusal_or_a_signal() {
@@ -334,6 +394,9 @@ mod tests {
                 bytes_total: 1 << 30,
                 node_name: "host".into(),
                 nids: vec![],
+                second: false,
+                rack: String::new(),
+                apart: Apart::Server,
             };
             let fresh = mgmt::Fresh { fs_uuid: Uuid([uuid; 16]), secret: Uuid([uuid; 16]) };
             map = mgmt::apply_register(&map, &mdt, &fresh).unwrap().0;
@@ -341,15 +404,71 @@ mod tests {
         // The file system remains when its MDT is removed from the map.
         let new = map.fs_named("new").unwrap().id;
         map.targets.retain(|t| t.fs != new);
-        assert!(judge_name(&map, Role::Ost, "home").is_ok());
-        let wrong = judge_name(&map, Role::Ost, "hom").unwrap_err();
+        assert!(judge_name(&map, Role::Ost, false, "home").is_ok());
+        let wrong = judge_name(&map, Role::Ost, false, "hom").unwrap_err();
         assert!(is_final(&wrong) && wrong.to_string().contains("it has: home, new"), "{wrong}");
-        let second = judge_name(&map, Role::Mdt, "home").unwrap_err();
+        let second = judge_name(&map, Role::Mdt, false, "home").unwrap_err();
         assert!(is_final(&second) && second.to_string().contains("has its MDT already"), "{second}");
-        assert!(judge_name(&map, Role::Mdt, "new").is_ok() && judge_name(&map, Role::Mdt, "another").is_ok());
+        assert!(
+            judge_name(&map, Role::Mdt, false, "new").is_ok()
+                && judge_name(&map, Role::Mdt, false, "another").is_ok()
+        );
+        // A second member makes no file system.
+        assert!(judge_name(&map, Role::Mdt, true, "home").is_ok());
+        let wrong = judge_name(&map, Role::Mdt, true, "hom").unwrap_err();
+        assert!(is_final(&wrong) && wrong.to_string().contains("it has: home, new"), "{wrong}");
         // Servers may start in any order.
-        let early = judge_name(&ClusterMap::empty(), Role::Ost, "home").unwrap_err();
+        let early = judge_name(&ClusterMap::empty(), Role::Ost, false, "home").unwrap_err();
         assert!(!is_final(&early), "{early}");
+    }
+
+    /// A management service that does not lead, or does. It counts what it is asked.
+    struct Fake {
+        leads: bool,
+        asked: AtomicUsize,
+    }
+
+    impl Service for Fake {
+        fn serve(&self, _: &Header, _: &[u8], _: &[u8], answer: &mut net::Answer<'_>) {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let refused =
+                Fault::new(Code::NotReady, format!("{}: another one does", wire::mgmt::NOT_LEADING));
+            let head = match self.leads {
+                true => wire::ReplyHead::done(types::Seq(0), types::Seq(0)),
+                false => wire::ReplyHead::refused(&refused, types::Seq(0)),
+            };
+            let reply = wire::mgmt::HeartbeatReply { version: 7 };
+            answer.body = wire::encode_reply(&head, self.leads.then_some(&reply));
+        }
+    }
+
+    /// mgs-M5.
+    #[test]
+    fn the_management_service_that_leads_is_found_and_remembered() {
+        let fakes = [false, false, true].map(|leads| Arc::new(Fake { leads, asked: AtomicUsize::new(0) }));
+        let servers = fakes.each_ref().map(|fake| {
+            let hub = net::Hub::new();
+            hub.add(MGS, fake.clone());
+            net::Server::listen_at(&["127.0.0.1:0".to_owned()], hub, net::Limits::default(), None).unwrap()
+        });
+        let mut nids: Vec<String> = servers.iter().map(|server| server.nid().to_string()).collect();
+        // One is not there at all.
+        nids.insert(0, "127.0.0.1:1@tcp0".into());
+        let beat = wire::mgmt::Heartbeat { node: types::NodeId(1), targets: vec![], leaving: false };
+        let asked = || fakes.each_ref().map(|fake| fake.asked.load(Ordering::Relaxed));
+        let mgs = MgsPeers::at(Fabric::new(None), nids.clone());
+        assert_eq!(mgs.ask(&beat).unwrap().version, 7);
+        assert_eq!((mgs.ask(&beat).unwrap().version, asked()), (7, [1, 1, 2]), "the second time at once");
+        // A member's request has a second for all of them.
+        let member = MgsPeers::at(Fabric::new(None), nids.clone());
+        let deadline = Instant::now() + Duration::from_secs(1);
+        assert_eq!(member.ask_within(&beat, deadline).unwrap().version, 7);
+        assert_eq!(asked(), [2, 2, 3]);
+        // The reason of one that does not lead says more than the silence of another one.
+        nids.truncate(2);
+        let refused = MgsPeers::at(Fabric::new(None), nids).ask(&beat).unwrap_err();
+        assert!(!is_final(&refused) && format!("{refused:#}").contains("does not lead"), "{refused:#}");
+        servers.iter().for_each(|server| server.stop());
     }
 
     #[test]

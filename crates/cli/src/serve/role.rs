@@ -25,8 +25,8 @@ use crate::serve::mounted::{
     Client, SETTLE_FORCED_MAX, SETTLE_MAX, Wish, check_point, claims_of_this_process,
 };
 use crate::serve::register::{MgsPeers, Wait, check_name, gave_up, wait_for};
-use crate::serve::servers::{Node, Role, Servers};
-use crate::serve::{device, host_name, prepare_process};
+use crate::serve::servers::{Domain, Node, Role, Servers, Wanted};
+use crate::serve::{device, host_name, metrics, prepare_process};
 use crate::stop::{self, Event, Manner};
 use crate::tls::{self, Feed, Part, Watch};
 use types::Size;
@@ -38,39 +38,11 @@ const SILENT_MAX: Duration = Duration::from_secs(4);
 /// Longest time for an aborted connect to end.
 const ABORTED_CONNECT_MAX: Duration = Duration::from_secs(2);
 
-pub fn mgs(config: config::Mgs, blank: Blank) -> anyhow::Result<Exit> {
-    crate::logs::start_for_servers();
-    prepare_process();
-    keep_files_private();
-    if blank == Blank::Refuse && !mgs::Mgs::is_in(&config.dir) {
-        return Err(Failure::unusable(
-            config.dir.display(),
-            "no cluster map is there",
-            device::NOT_THERE_MAP,
-        )
-        .into());
-    }
-    let (_sender, events) = stop::listen()?;
-    let trust = tls::trust(config.tls.as_deref(), Part::Server)?;
-    tls::refuse_open(&config.listen.0, config.tls.as_deref(), trust.as_ref())?;
-    let mut servers = Servers::with_trust(trust.clone());
-    let mgs = mgs::Mgs::open(&config.dir)
-        .with_context(|| format!("the cluster map in {}", config.dir.display()))?;
-    servers.serve_mgs(mgs.clone());
-    trust.iter().for_each(|trust| mgs.judge_by(trust.clone()));
-    let (server, watch) = listen(&config.listen, &servers, trust)?;
-    if let Some(feed) = watch.as_ref().map(Watch::feed) {
-        mgs.on_lists(move |map| feed.take(map));
-    }
-    tracing::info!(nid = %server.nid(), dir = %config.dir.display(), "management service is ready");
-    serve_until_stopped(&events);
-    server.stop();
-    servers.stop()?;
-    Ok(Exit::Done)
-}
-
 pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
-    let devices = [config.device];
+    // A file system has one MDT for now.
+    let wanted = if config.second { Wanted::second(Some(0)) } else { Wanted::first(None) };
+    let devices = [(config.device, wanted)];
+    let domain = Domain { rack: config.rack, apart: config.failure_domain.into() };
     let mdt = mds::Settings {
         cache_bytes: crate::memory::mdt_cache(config.mdt_cache),
         ..crate::claims::settings(config.groups, config.root_squash)
@@ -80,10 +52,13 @@ pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
         fsname: &config.fsname,
         listen: &config.listen,
         nids: config.nids,
+        domain,
         mdt,
         store: store::Settings::default(),
+        resync_rate: 0,
         logs: &[],
         tls: config.tls,
+        metrics: config.metrics,
         nets: Nets::of(&config.nets, &config.routes).map_err(|e| anyhow::anyhow!(e))?,
     };
     targets(Role::Mdt, &devices, config.size, blank, DataWay::CACHED, at)
@@ -92,11 +67,13 @@ pub fn mds(config: config::Mds, blank: Blank) -> anyhow::Result<Exit> {
 pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
     let mdt = mds::Settings::default();
     let logs = &config.log_devices;
+    let domain = Domain { rack: config.rack, apart: config.failure_domain.into() };
     let at = Place {
         mgs: config.mgs,
         fsname: &config.fsname,
         listen: &config.listen,
         nids: config.nids,
+        domain,
         mdt,
         store: store::Settings {
             patch_bytes_max: config.small_write_max.0 as u32,
@@ -105,13 +82,18 @@ pub fn oss(config: config::Oss, blank: Blank) -> anyhow::Result<Exit> {
             write_unit: config.write_unit.0 as u32,
             ..store::Settings::default()
         },
+        resync_rate: u64::from(config.resync_rate) << 20,
         logs,
         tls: config.tls,
+        metrics: config.metrics,
         nets: Nets::of(&config.nets, &config.routes).map_err(|e| anyhow::anyhow!(e))?,
     };
     let patience = Duration::from_secs(config.io_timeout_sec.into());
     let way = DataWay { io: config.io.into(), patience };
-    targets(Role::Ost, &config.devices, config.size, blank, way, at)
+    let firsts = config.devices.into_iter().map(|path| (path, Wanted::first(None)));
+    let seconds = config.second_devices.into_iter().map(|path| (path, Wanted::second(None)));
+    let devices: Vec<_> = firsts.chain(seconds).collect();
+    targets(Role::Ost, &devices, config.size, blank, way, at)
 }
 
 /// The address of a server, its file system and its settings.
@@ -120,17 +102,21 @@ struct Place<'a> {
     fsname: &'a str,
     listen: &'a Listen,
     nids: Vec<String>,
+    domain: Domain,
     mdt: mds::Settings,
     store: store::Settings,
+    /// Bytes per second.
+    resync_rate: u64,
     /// Devices that hold only logs of OSTs.
     logs: &'a [PathBuf],
     tls: Option<String>,
+    metrics: Option<String>,
     nets: Nets,
 }
 
 fn targets(
     role: Role,
-    devices: &[PathBuf],
+    devices: &[(PathBuf, Wanted)],
     size: Option<Size>,
     blank: Blank,
     way: DataWay,
@@ -145,6 +131,7 @@ fn targets(
     let mut servers = Servers::with_trust(trust.clone());
     servers.mdt = at.mdt;
     servers.ost.store = at.store;
+    servers.ost.resync_rate = at.resync_rate;
     servers.open_logs(at.logs)?;
     // 1. Listen before registering: the kernel may choose the port, and the MGS must learn it.
     let (server, watch) = listen(at.listen, &servers, trust)?;
@@ -161,17 +148,19 @@ fn targets(
     };
     at.nets.or_environment()?.with_nids(&nids).apply(&servers.fabric);
     let mgs = MgsPeers::at(servers.fabric.clone(), mgs_nids);
-    let node = Node { fsname: at.fsname, mgs, name: host_name(), nids, events: Some(&events) };
+    let node =
+        Node { fsname: at.fsname, mgs, name: host_name(), nids, domain: at.domain, events: Some(&events) };
     // 2. Each target: open and recover, register, join, serve.
     let started = start_targets(&mut servers, role, devices, size, blank, way, &node);
-    if started.is_ok() {
+    let paged = started.and_then(|()| metrics::serve(at.metrics.as_deref(), servers.source(role.word())));
+    if paged.is_ok() {
         tracing::info!(nids = ?node.nids, "ready");
         serve_until_stopped(&events);
     }
     // 3. In any case: no new requests, then the clean mark.
     server.stop();
     let stopped = servers.stop();
-    started?;
+    drop(paged?);
     stopped?;
     Ok(Exit::Done)
 }
@@ -179,19 +168,20 @@ fn targets(
 fn start_targets(
     servers: &mut Servers,
     role: Role,
-    devices: &[PathBuf],
+    devices: &[(PathBuf, Wanted)],
     size: Option<Size>,
     blank: Blank,
     way: DataWay,
     node: &Node,
 ) -> anyhow::Result<()> {
     // A wrong name is found before a target is made.
-    if blank == Blank::Format && devices.iter().any(|path| device::is_new(path)) {
-        check_name(role, node)?;
+    let mut new = devices.iter().filter(|(path, _)| blank == Blank::Format && device::is_new(path));
+    if let Some((_, wanted)) = new.next() {
+        check_name(role, wanted.second, node)?;
     }
-    for path in devices {
+    for (path, wanted) in devices {
         let disk = device::open(path, size, blank, way)?;
-        servers.add(role, path, disk, blank, None, node)?;
+        servers.add(role, path, disk, blank, *wanted, node)?;
     }
     servers.check_logs_used()?;
     servers.beat(node.mgs.clone())
@@ -203,7 +193,7 @@ pub fn keep_files_private() {
 }
 
 /// A server, and the thread that looks after its certificates.
-fn listen(
+pub fn listen(
     listen: &Listen,
     servers: &Servers,
     trust: Option<Arc<Trust>>,
@@ -280,8 +270,9 @@ pub struct MountWish {
     pub source: Source,
     pub point: PathBuf,
     pub options: Options,
-    /// The key `tls` of its configuration.
+    /// The keys `tls` and `metrics` of its configuration.
     pub tls: Option<String>,
+    pub metrics: Option<String>,
     /// Where a wait is reported.
     pub herald: Herald,
 }
@@ -298,10 +289,12 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
         Some(trust) => Some(Watch::start(trust, fabric.clone(), || {})?),
         None => None,
     };
+    let page = metrics::serve(wish.metrics.as_deref(), metrics::OfMount { fabric: fabric.clone() })?;
     let (client, mut heart) =
         connect_unless_stopped(wish, fabric, watch.as_ref().map(Watch::feed), (sender, &events))?;
     on_ready();
     let manner = serve_mount(&client, &events);
+    drop(page);
     heart.stop();
     let limit = if manner == Manner::Forced { SETTLE_FORCED_MAX } else { SETTLE_MAX };
     match client.finish(limit) {
@@ -384,6 +377,15 @@ impl Awaited {
     }
 }
 
+/// Mounts within a process that serves something else, too. Waits for the servers.
+pub fn connect_here(
+    wish: &MountWish,
+    fabric: Arc<Fabric>,
+    sender: Sender<Event>,
+) -> anyhow::Result<(Client, Heart)> {
+    connect(wish, (fabric, None), sender, &Awaited::new("the file system".into()))
+}
+
 fn connect(
     wish: &MountWish,
     (fabric, feed): (Arc<Fabric>, Option<Feed>),
@@ -458,7 +460,8 @@ fn connect(
 /// The name and addresses of the MDT, for a message.
 fn mdt_of(map: &ClusterMap, fsname: &str) -> String {
     let fs = map.fs_named(fsname).map(|f| f.id);
-    let mdt = map.targets.iter().find(|t| Some(t.fs) == fs && t.is_mdt);
+    let primary = fs.and_then(|fs| map.mdt_of(fs, types::Fid::ROOT)).map(|mirror| mirror.primary);
+    let mdt = primary.and_then(|target| map.target(target));
     let nids = mdt.and_then(|t| map.node(t.node)).map_or(String::new(), |n| n.nids.join(", "));
     format!("{fsname}-MDT{:04x} at {nids}", mdt.map_or(0, |t| t.index))
 }

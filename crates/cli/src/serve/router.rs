@@ -25,9 +25,9 @@ use crate::config;
 use crate::exit::{Exit, Failure};
 use crate::nets::Nets;
 use crate::reach::MGS;
-use crate::serve::prepare_process;
 use crate::serve::register::MgsPeers;
 use crate::serve::role::{keep_files_private, serve_until_stopped};
+use crate::serve::{metrics, prepare_process};
 use crate::tls::{self, Feed, Part, Watch};
 
 /// The control socket in the router's directory.
@@ -86,10 +86,11 @@ pub fn router(config: config::Router) -> anyhow::Result<Exit> {
     let keepers: Vec<Keeper> = clusters.iter().map(Keeper::start).collect::<Result<_, _>>()?;
     let sampler = Sampler::start(router.clone())?;
     let control = control(&config.dir, &router)?;
+    let page = metrics::serve(config.metrics.as_deref(), metrics::OfRouter(router.clone()))?;
     tracing::info!(nids = ?router.nids(), clusters = clusters.len(), "router is ready");
     serve_until_stopped(&events);
     control.stop();
-    drop((keepers, sampler, watches));
+    drop((page, keepers, sampler, watches));
     router.stop();
     Ok(Exit::Done)
 }

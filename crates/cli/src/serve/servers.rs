@@ -9,15 +9,18 @@ use anyhow::Context;
 use disk::content::Content;
 use disk::{Disk, FileDisk, Label, LogLabel, Media, Volume};
 use net::{Fabric, Hub, Service};
+use pair::Replica;
 use pki::Trust;
-use types::{Epoch, Fault, MirrorId, SessionId, TargetId, Time, Uuid};
-use wire::map::ClusterMap;
+use types::{Code, Epoch, Fault, MirrorId, SessionId, TargetId, Time, Uuid};
+use wire::map::{Apart, ClusterMap};
 use wire::mgmt::RegisterReply;
 
 use crate::exit::Failure;
 use crate::reach::MGS;
 use crate::serve::device::{self, Blank, Expected, Found};
 use crate::serve::heart::{Beat, Heart};
+use crate::serve::metrics::OfServers;
+use crate::serve::place::{Around, Holding, Kind, Opening, Place, may_be_replaced};
 use crate::serve::register::{Announcement, MgsPeers, new_uuid};
 use crate::stop::Event;
 use crate::tls::Feed;
@@ -74,6 +77,46 @@ impl Role {
             Role::Ost => disk::Kind::Ost,
         }
     }
+
+    /// The role of its process, in metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Role::Mdt => "mds",
+            Role::Ost => "oss",
+        }
+    }
+}
+
+/// The place in its file system that a target wants when it registers for the first time. Later it keeps the place that it got.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// `None`: the index of its format, else the next free one.
+    pub index: Option<u32>,
+    /// The second member of the mirror of that index.
+    pub second: bool,
+}
+
+impl Wanted {
+    pub fn first(index: Option<u32>) -> Wanted {
+        Wanted { index, second: false }
+    }
+    pub fn second(index: Option<u32>) -> Wanted {
+        Wanted { index, second: true }
+    }
+}
+
+/// The failure domain of this server.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub rack: String,
+    /// Of new second members here.
+    pub apart: Apart,
+}
+
+impl Default for Domain {
+    fn default() -> Domain {
+        Domain { rack: String::new(), apart: Apart::Nothing }
+    }
 }
 
 /// This process, as the MGS knows it.
@@ -84,6 +127,7 @@ pub struct Node<'a> {
     pub name: String,
     /// Empty: reached only within this process and through its socket.
     pub nids: Vec<String>,
+    pub domain: Domain,
     pub events: Option<&'a Receiver<Event>>,
 }
 
@@ -96,7 +140,7 @@ pub struct Servers {
     pub ost: oss::Settings,
     /// Logs on separate devices, until their OSTs are opened.
     pub logs: Vec<LogDevice>,
-    targets: Vec<(TargetId, Target)>,
+    places: Vec<Arc<Place>>,
     mgs: Option<Arc<mgs::Mgs>>,
     last: Option<RegisterReply>,
     heart: Option<Heart>,
@@ -119,7 +163,7 @@ impl Servers {
             mdt: mds::Settings::default(),
             ost: oss::Settings::default(),
             logs: vec![],
-            targets: vec![],
+            places: vec![],
             mgs: None,
             last: None,
             heart: None,
@@ -140,34 +184,63 @@ impl Servers {
         path: &Path,
         disk: Arc<dyn Disk>,
         blank: Blank,
-        index: Option<u32>,
+        wanted: Wanted,
         node: &Node,
     ) -> anyhow::Result<()> {
         let shown = path.display();
+        let Wanted { index, second } = wanted;
         let expected = Expected { kind: role.kind(), fsname: node.fsname, index };
         if device::look_for_target(path, &disk, expected, blank)? == Found::Blank {
+            if second && index.is_none() {
+                let why = "it is blank, and a second member needs the index of the target that it doubles";
+                let next = "make it with `stria mkfs ost --index N`, then start again";
+                return Err(Failure::unusable(shown, why, next).into());
+            }
             tracing::info!(device = %shown, size_bytes = disk.size(), "formatting a blank device");
             format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
         }
         let bytes_total = disk.size();
-        let target = self.open(role, path, disk)?;
-        let label = target.label();
-        let announcement =
-            Announcement { label: &label, index, bytes_total, node_name: &node.name, nids: &node.nids };
+        let how = self.opening(role, path, disk)?;
+        let opened = how.open(Holding::Whole);
+        let label = match &opened {
+            Ok(resting) => resting.label(),
+            // A member of a mirror may have the other one's content instead, as the map tells after the registration.
+            Err(fault) if fault.code == Code::Damaged && role == Role::Mdt => {
+                Volume::label_on(&*how.media.main).with_context(|| format!("open {shown}"))?
+            }
+            Err(fault) => return Err(fault.clone()).with_context(|| format!("open {shown}")),
+        };
+        let announcement = Announcement {
+            label: &label,
+            index,
+            second,
+            bytes_total,
+            node_name: &node.name,
+            nids: &node.nids,
+            domain: &node.domain,
+        };
         let reply = announcement.register(&node.mgs, node.events).with_context(|| shown.to_string())?;
         self.hub.set_node(reply.node);
         self.fabric.set_node(reply.node);
         self.fabric.set_map(&reply.map);
         self.feed.iter().for_each(|feed| feed.take(&reply.map));
-        target.join(&reply, self.fabric.clone()).with_context(|| format!("join with {shown}"))?;
-        self.hub.add(reply.target, target.service());
+        let around =
+            Around { hub: self.hub.clone(), fabric: self.fabric.clone(), mgs: node.mgs.clone(), how };
+        let resting = match opened {
+            Ok(resting) => Some(resting),
+            Err(fault) if may_be_replaced(&reply.map, reply.mirror, reply.target, &fault) => None,
+            Err(fault) => return Err(fault).with_context(|| format!("open {shown}")),
+        };
+        let place =
+            Place::take(around, resting, reply.clone()).with_context(|| format!("join with {shown}"))?;
         tracing::info!(device = %shown, target = %reply.target, index = reply.index, "serving");
-        self.targets.push((reply.target, target));
+        self.places.push(place);
         self.last = Some(reply);
         Ok(())
     }
 
-    fn open(&mut self, role: Role, path: &Path, disk: Arc<dyn Disk>) -> anyhow::Result<Target> {
+    /// The media and settings of a target.
+    fn opening(&mut self, role: Role, path: &Path, disk: Arc<dyn Disk>) -> anyhow::Result<Opening> {
         let what = || format!("open {}", path.display());
         let log = Volume::log_on(&*disk).map_err(Fault::from).with_context(what)?;
         let place = log.and_then(|uuid| self.logs.iter().position(|l| l.label.uuid == uuid));
@@ -177,7 +250,11 @@ impl Servers {
             return Err(Failure::unusable(path.display(), why, next).into());
         }
         let log = place.map(|i| self.logs.swap_remove(i).disk);
-        Target::open(role, Media { main: disk, log }, self).with_context(what)
+        let kind = match role {
+            Role::Mdt => Kind::Mdt(self.mdt.clone()),
+            Role::Ost => Kind::Ost(self.ost.clone()),
+        };
+        Ok(Opening { media: Media { main: disk, log }, path: path.to_owned(), kind })
     }
 
     /// Opens the devices that hold only a log.
@@ -196,15 +273,21 @@ impl Servers {
         Err(Failure::unusable(left.path.display(), why, next).into())
     }
 
+    /// The numbers of these servers, for the page of metrics.
+    pub fn source(&self, role: &'static str) -> OfServers {
+        let (hub, fabric, places) = (self.hub.clone(), self.fabric.clone(), self.places.clone());
+        OfServers { role, hub, fabric, places, mgs: self.mgs.clone(), jobs: Default::default() }
+    }
+
     /// Gives the targets a newer map: those that joined first do not know the later ones.
     pub fn set_map(&self, map: &ClusterMap) {
-        tell(&self.fabric, &self.hub, &self.targets, map)
+        tell(&self.fabric, &self.hub, &self.places, map)
     }
 
     /// Client sessions at the MDTs: target, session, the client's name.
     pub fn sessions(&self) -> Vec<(TargetId, SessionId, String)> {
-        let mdts = self.targets.iter().filter_map(|(id, t)| match t {
-            Target::Mdt(mdt) => Some((*id, mdt)),
+        let mdts = self.places.iter().filter_map(|place| match place.target()? {
+            Target::Mdt(mdt) => Some((place.id(), mdt)),
             Target::Ost(_) => None,
         });
         mdts.flat_map(|(id, mdt)| {
@@ -216,21 +299,23 @@ impl Servers {
     /// Starts the heartbeats, once all targets are there.
     pub fn beat(&mut self, mgs: MgsPeers) -> anyhow::Result<()> {
         let Some(reply) = &self.last else { return Ok(()) };
-        let (fabric, hub, targets) = (self.fabric.clone(), self.hub.clone(), self.targets.clone());
+        let (fabric, hub, places) = (self.fabric.clone(), self.hub.clone(), self.places.clone());
         let feed = self.feed.clone();
         if let Some(feed) = &feed {
-            let targets = targets.clone();
-            feed.also(move |trust| targets.iter().for_each(|(_, target)| target.end_revoked(trust)));
+            let places = places.clone();
+            feed.also(move |trust| {
+                places.iter().filter_map(|place| place.target()).for_each(|target| target.end_revoked(trust));
+            });
         }
         self.heart = Some(Heart::start(Beat {
             mgs,
             node: Some(reply.node),
-            targets: self.targets.iter().map(|(id, _)| *id).collect(),
+            targets: self.places.iter().map(|place| place.id()).collect(),
             known_version: reply.map.version,
             on_map: Box::new(move |map| {
                 // First, since a target may take long over a map.
                 feed.iter().for_each(|feed| feed.take(map));
-                tell(&fabric, &hub, &targets, map);
+                tell(&fabric, &hub, &places, map);
             }),
         })?);
         Ok(())
@@ -241,13 +326,19 @@ impl Servers {
         if let Some(heart) = &mut self.heart {
             heart.stop();
         }
-        self.targets.sort_by_key(|(_, target)| matches!(target, Target::Ost(_)));
+        let (mdts, osts): (Vec<_>, Vec<_>) = self.places.drain(..).partition(|place| place.is_mdt());
         let mut first = Ok(());
-        for (id, target) in &self.targets {
-            self.hub.remove(*id);
-            if let Err(fault) = target.stop() {
-                tracing::error!(target = %id, "did not stop cleanly, its next start will recover: {fault}");
-                first = first.and(Err(anyhow::Error::from(fault).context(format!("stop target {id}"))));
+        for places in [mdts, osts] {
+            // At once: each waits for its device, and a mirror for its other member.
+            let stopped: Vec<_> = std::thread::scope(|scope| {
+                let stops: Vec<_> = places.iter().map(|place| scope.spawn(|| place.stop())).collect();
+                stops.into_iter().map(|stop| stop.join().expect("a panic ends the process")).collect()
+            });
+            for (place, stopped) in places.iter().zip(stopped) {
+                let Err(fault) = stopped else { continue };
+                let target = place.id();
+                tracing::error!(%target, "did not stop cleanly, its next start will recover: {fault}");
+                first = first.and(Err(anyhow::Error::from(fault).context(format!("stop target {target}"))));
             }
         }
         self.hub.remove(MGS);
@@ -255,50 +346,38 @@ impl Servers {
     }
 }
 
-fn tell(fabric: &Fabric, hub: &Hub, targets: &[(TargetId, Target)], map: &ClusterMap) {
+fn tell(fabric: &Fabric, hub: &Hub, places: &[Arc<Place>], map: &ClusterMap) {
     fabric.set_map(map);
     // OSTs first: they take another key at once, while an MDT may end sessions for the map's nodemaps.
-    let (osts, mdts): (Vec<_>, Vec<_>) = targets.iter().partition(|(_, t)| matches!(t, Target::Ost(_)));
-    for (id, target) in osts.into_iter().chain(mdts) {
-        if map.target(*id).is_none() {
+    let (mdts, osts): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.is_mdt());
+    for place in osts.into_iter().chain(mdts) {
+        let id = place.id();
+        if map.target(id).is_none() {
             // Another management service, or an older map, does not know it. Only a removal leaves its id among those that were used.
-            if *id > map.ids_used.target {
+            if id > map.ids_used.target {
                 tracing::warn!(target = %id, version = map.version, "a cluster map does not have it; is the management service the right one?");
                 continue;
             }
             // A client with an older map must not store bytes that no newer map finds.
-            if hub.serves(*id) {
-                hub.remove(*id);
+            if hub.serves(id) {
+                hub.remove(id);
                 tracing::error!(target = %id, "it was removed from the cluster and is not served any more; stop this server, or take the target's device out of its configuration");
             }
+            place.set_map(map);
             continue;
         }
-        if let Err(fault) = target.set_map(map) {
-            tracing::warn!(target = %id, "the new cluster map was not taken: {fault}");
-        }
+        place.set_map(map);
     }
 }
 
 impl Target {
-    fn open(role: Role, media: Media, servers: &Servers) -> Result<Target, Fault> {
-        match role {
-            Role::Mdt => Ok(Target::Mdt(mds::Mdt::open(media.main, servers.mdt.clone())?)),
-            Role::Ost => Ok(Target::Ost(oss::Ost::open(media, servers.ost.clone())?)),
-        }
-    }
-    fn label(&self) -> Label {
-        match self {
-            Target::Mdt(t) => t.label(),
-            Target::Ost(t) => t.label(),
-        }
-    }
-    fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
+    pub fn join(&self, reply: &RegisterReply, fabric: Arc<Fabric>) -> Result<(), Fault> {
         match self {
             Target::Mdt(t) => t.join(reply, fabric),
             Target::Ost(t) => t.join(reply),
         }
     }
-    fn service(&self) -> Arc<dyn Service> {
+    pub fn service(&self) -> Arc<dyn Service> {
         match self {
             Target::Mdt(t) => t.clone(),
             Target::Ost(t) => t.clone(),
@@ -311,7 +390,7 @@ impl Target {
             Target::Ost(t) => t.end_revoked(&is_revoked),
         }
     }
-    fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
+    pub fn set_map(&self, map: &ClusterMap) -> Result<(), Fault> {
         match self {
             Target::Mdt(t) => t.set_map(map),
             // An OST needs no other target, only the nodemaps.
@@ -321,10 +400,23 @@ impl Target {
             }
         }
     }
-    fn stop(&self) -> Result<(), Fault> {
+    pub fn replica(&self) -> Arc<dyn Replica> {
         match self {
-            Target::Mdt(t) => t.stop(true),
-            Target::Ost(t) => t.stop(true),
+            Target::Mdt(t) => t.clone(),
+            Target::Ost(t) => t.clone(),
+        }
+    }
+    pub fn flush(&self) -> Result<(), Fault> {
+        match self {
+            Target::Mdt(t) => t.flush(),
+            Target::Ost(t) => t.flush(),
+        }
+    }
+    /// `clean`: with a checkpoint and the clean mark.
+    pub fn stop(&self, clean: bool) -> Result<(), Fault> {
+        match self {
+            Target::Mdt(t) => t.stop(clean),
+            Target::Ost(t) => t.stop(clean),
         }
     }
 }

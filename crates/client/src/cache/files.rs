@@ -207,8 +207,7 @@ impl Files {
         let mut shard = self.shard(fid).write();
         let make = || {
             self.count.fetch_add(1, Ordering::SeqCst);
-            let (order, body, whole, meta, hold) = Default::default();
-            Arc::new(File { fid, order, body, whole, meta, hold })
+            Arc::new(File::apart(fid))
         };
         let file = shard.entry(fid).or_insert_with(make).clone();
         let mut meta = file.meta.lock();
@@ -347,6 +346,12 @@ impl Files {
 }
 
 impl File {
+    /// A file of no table, in which a copy notes what it writes.
+    pub fn apart(fid: Fid) -> File {
+        let (order, body, whole, meta, hold) = Default::default();
+        File { fid, order, body, whole, meta, hold }
+    }
+
     /// A change of layout or size may or may not have been carried out. The next use of the objects opens the file again, after that change
     /// (client-C3).
     pub fn distrust(&self) {

@@ -336,6 +336,15 @@ impl Hold {
         is_free
     }
 
+    /// The token of the lease that is held; 0: there is none.
+    pub fn token(&self) -> u64 {
+        self.state.lock().token
+    }
+    /// Another client wants the lease.
+    pub fn is_wanted(&self) -> bool {
+        self.state.lock().is_wanted
+    }
+
     pub fn is_exclusive(&self, life: u64) -> bool {
         let state = self.state.lock();
         state.is_of(life) && state.to == Some(To::Change)

@@ -2,7 +2,7 @@
 //! only if a second look shows it again. Only `repair` changes anything, through the MDT.
 
 mod look;
-mod sweep;
+pub(crate) mod sweep;
 
 use std::collections::BTreeSet;
 use std::thread::sleep;

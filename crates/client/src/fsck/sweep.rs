@@ -22,6 +22,11 @@ pub type Cursor = Bytes;
 const INODES: u8 = 2;
 const DEAD: u8 = 6;
 
+/// The cursor before the first inode.
+pub fn inodes() -> Cursor {
+    cursor(INODES, None)
+}
+
 /// The cursor before the first record of a kind, or behind the record of a file.
 fn cursor(kind: u8, behind: Option<Fid>) -> Cursor {
     let mut key = vec![kind];

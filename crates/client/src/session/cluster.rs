@@ -3,13 +3,14 @@
 //! client-M1: a link belongs to a mirror. When another member becomes its primary, the link follows: sessions, slots, retained requests and marks
 //!     stay, and the client attaches at the new primary before it sends another request.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use net::Fabric;
 use parking_lot::RwLock;
 use types::{Code, Fault, Fid, MirrorId, TargetId};
-use wire::map::{ClusterMap, Mirror, Target};
+use wire::map::{ClusterMap, Member, MemberState, Mirror, Target};
 
 use crate::session::identity::Identity;
 use crate::session::link::Link;
@@ -54,18 +55,23 @@ impl Cluster {
     }
 
     /// Takes a newer map. Keeps sessions at mirrors that stay.
-    pub fn set_map(&self, map: ClusterMap) {
+    /// True: a mirror has another primary.
+    pub fn set_map(&self, map: ClusterMap) -> bool {
         let mut table = self.table.write();
         if map.version < table.map.version {
-            return;
+            return false;
         }
+        let has_moved = Cell::new(false);
         self.fabric.set_map(&map);
         let fs = self.id.fs;
         let link_to = |links: &mut HashMap<MirrorId, Arc<Link>>, mirror: &Mirror| {
             let Mirror { id, primary, is_mdt, .. } = *mirror;
             let make = || Arc::new(Link::new(id, primary, is_mdt, self.fabric.clone(), self.id.clone()));
             let link = links.entry(id).or_insert_with(make).clone();
-            link.follow(primary);
+            has_moved.set(has_moved.get() | link.follow(primary));
+            // The MDT's reads are the primary's.
+            let is_other = |m: &&Member| m.target != primary && m.state == MemberState::InSync && !is_mdt;
+            link.set_aside(mirror.members.iter().find(is_other).map(|m| m.target));
             link
         };
         let mdt = map.mdt_of(fs, Fid::ROOT);
@@ -87,6 +93,7 @@ impl Cluster {
         let is_here = |target: TargetId| self.fabric.peer(target).is_ok_and(|p| p.is_fate_shared());
         table.is_fate_shared = table.links.values().all(|link| link.has_left() || is_here(link.target()));
         table.map = map;
+        has_moved.get()
     }
 
     /// True if all targets live in this process, so that no acknowledged change is lost while it lives.
@@ -151,6 +158,17 @@ impl Cluster {
     /// Links that were attached once, and are attached again if they are lost.
     pub fn in_use(&self) -> Vec<Arc<Link>> {
         self.table.read().links.values().filter(|l| l.was_attached() && !l.has_left()).cloned().collect()
+    }
+
+    pub fn is_draining(&self, mirror: MirrorId) -> bool {
+        self.table.read().map.is_draining(mirror)
+    }
+
+    /// OSTs that take new objects, in id order.
+    pub fn open_osts(&self) -> Vec<(MirrorId, Arc<Link>)> {
+        let table = self.table.read();
+        let open = table.osts.iter().filter(|(mirror, _)| !table.map.is_draining(**mirror));
+        open.map(|(mirror, link)| (*mirror, link.clone())).collect()
     }
 
     /// True if a newer map cannot bring the mirror.

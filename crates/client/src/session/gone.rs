@@ -6,7 +6,7 @@ use std::collections::{HashSet, VecDeque};
 
 use parking_lot::Mutex;
 use types::{Attr, Fid, Generation};
-use wire::object::{Truncate, Write};
+use wire::object::{Reserve, Truncate, Write};
 use wire::{Request, Wire};
 
 use crate::session::slots::Sendable;
@@ -64,6 +64,7 @@ fn object_of(request: &Sendable) -> Option<(Fid, Generation)> {
     let object = match request.head.call {
         Write::CALL => Write::from_bytes(&request.body).ok()?.object,
         Truncate::CALL => Truncate::from_bytes(&request.body).ok()?.object,
+        Reserve::CALL => Reserve::from_bytes(&request.body).ok()?.object,
         _ => return None,
     };
     Some((object.fid, object.generation))

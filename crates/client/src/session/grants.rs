@@ -141,7 +141,7 @@ mod tests {
     fn answer(granted: bool, at: At) -> Answered {
         let mark = Mark { mirror: MirrorId(1), at, seq: Seq(5) };
         let (leave, told) = Default::default();
-        Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark, leave, told })
+        Ok(Answer { reply: WriteReply { len: 0, pages: 1, granted }, mark, leave, told, is_aside: false })
     }
 
     /// client-Q4

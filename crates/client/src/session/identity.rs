@@ -11,8 +11,10 @@ use wire::session::Claims;
 
 use crate::Fs;
 use crate::cache::leased::Leased;
+use crate::session::doubts::Doubts;
 use crate::session::ear::Ear;
 use crate::session::gone::Gone;
+use crate::session::jobs::Jobs;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
 use crate::session::root::Root;
@@ -40,12 +42,14 @@ pub(crate) struct Identity {
     /// That session, and what OSTs ask for when it attaches there.
     pub ticket: Mutex<(SessionId, Mac)>,
     pub losses: Losses,
+    pub doubts: Doubts,
     pub locks: Locks,
     pub gone: Gone,
     pub sharing: Sharing,
     pub leased: Leased,
     pub unshipped: Unshipped,
     pub ear: Ear,
+    pub jobs: Jobs,
     /// Answers of the MDT to keep-alives.
     pub alive_answers: AtomicU64,
     /// Rings for a keep-alive at once.

@@ -23,8 +23,10 @@ use wire::shared::{ALL, CatchUp, CaughtUp};
 use wire::{Flags, Header, Malformed, Reader, ReplyHead, Wire};
 
 use crate::cache::leased::Leased;
+use crate::session::aside::Aside;
 use crate::session::grants::Granted;
 use crate::session::identity::Identity;
+use crate::session::jobs;
 use crate::session::locks::Locks;
 use crate::session::losses::Losses;
 use crate::session::owed::Owed;
@@ -51,7 +53,7 @@ pub(crate) struct Link {
     target: AtomicU32,
     pub is_mdt: bool,
     fabric: Arc<Fabric>,
-    id: Arc<Identity>,
+    pub(super) id: Arc<Identity>,
     pub slots: Slots,
     pub granted: Granted,
     pub retained: Mutex<Retained>,
@@ -68,6 +70,11 @@ pub(crate) struct Link {
     attaching: Mutex<Attached>,
     unsticking: Mutex<()>,
     ttl_ms: AtomicU32,
+    /// Of the mirror, as the primary told it in the life that this client is attached to; 0: not told.
+    pub epoch: AtomicU32,
+    pub aside: Aside,
+    /// The service that was told names of jobs, and the last of their tags.
+    pub told_jobs: Mutex<((SessionId, Incarnation), u32)>,
 }
 
 pub(crate) struct Retained {
@@ -113,6 +120,9 @@ impl Link {
             attaching: Mutex::new(Attached::default()),
             unsticking: Mutex::new(()),
             ttl_ms: AtomicU32::new(0),
+            epoch: AtomicU32::new(0),
+            aside: Aside::default(),
+            told_jobs: Mutex::default(),
             id,
         }
     }
@@ -194,7 +204,9 @@ impl Link {
             Ok((_, _, Err(fault))) => !matches!(fault.code, Code::NoSession | Code::Moved),
             Err(e) => return Err(self.unreachable(&e)),
         };
-        if !is_known {
+        if is_known {
+            self.tell_jobs(&*peer, (session, incarnation), deadline);
+        } else {
             self.detached(incarnation);
             self.ready(attach_until())?;
         }
@@ -210,13 +222,26 @@ impl Link {
         }
     }
 
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// The mirror's other member in sync, as the map shows it. Reads go there too.
+    pub fn set_aside(&self, second: Option<TargetId>) {
+        if let Some(left) = self.aside.set(second).filter(|left| *left != self.target()) {
+            // It may stand still, and reads with it.
+            self.fabric.end_requests(left);
+        }
+    }
+
     /// The member to which requests go.
     pub fn target(&self) -> TargetId {
         TargetId(self.target.load(Ordering::Acquire))
     }
 
     pub fn header(&self) -> Header {
-        Header { fs: self.id.fs, target: self.target(), ..Header::default() }
+        let job_tag = jobs::current();
+        Header { fs: self.id.fs, target: self.target(), job_tag, ..Header::default() }
     }
     pub fn locks(&self) -> &Locks {
         &self.id.locks
@@ -300,6 +325,9 @@ impl Link {
         if !self.is_in(at_of(head)) {
             return;
         }
+        if self.epoch.load(Ordering::Relaxed) != head.epoch.0 {
+            self.epoch.store(head.epoch.0, Ordering::Release);
+        }
         if reply.seq.0 > 0 {
             self.acknowledged.fetch_max(reply.seq.0, Ordering::AcqRel);
         }
@@ -335,21 +363,30 @@ impl Link {
         self.id.want_map();
     }
 
-    /// client-M1: `target` is the mirror's primary now. Requests that wait are sent there.
-    pub fn follow(&self, target: TargetId) {
+    /// client-M1: `target` is the mirror's primary now. Requests that wait are sent there. True: it was another one before.
+    pub fn follow(&self, target: TargetId) -> bool {
         if self.target() == target {
-            return;
+            return false;
         }
-        {
+        let former = {
             // `attach_once` looks under this lock whether it has spoken to the present primary.
             let mut peer = self.peer.write();
-            self.target.store(target.0, Ordering::Release);
+            let former = self.target.swap(target.0, Ordering::AcqRel);
             *peer = None;
             self.incarnation.store(0, Ordering::Release);
-        }
+            self.epoch.store(0, Ordering::Release);
+            TargetId(former)
+        };
+        // It may stand still, and its connections with it.
+        self.fabric.end_requests(former);
         tracing::info!("{} serves mirror {} now", self.describe(), self.mirror);
+        // An idle client attaches now: others wait for its report at the MDT (mds-X1), and for its replay at an OST.
+        if self.was_attached() {
+            if self.is_mdt { &self.id.alive } else { &self.id.alive_osts }.ring();
+        }
         let _sleepers = self.id.sleepers.0.lock();
         self.id.sleepers.1.notify_all();
+        true
     }
 
     /// The target has left `incarnation`, so the client attaches before it sends another request.
@@ -422,7 +459,7 @@ impl Link {
             .attaching
             .try_lock_until(deadline)
             .ok_or_else(|| self.timeout("attaching takes too long"))?;
-        let mut tries = 0;
+        let (mut tries, mut asked) = (0, self.target());
         while !self.is_attached() || self.attached_session.load(Ordering::Acquire) != self.session().0 {
             tries += 1;
             self.refuse_left()?;
@@ -431,6 +468,9 @@ impl Link {
                 Err(Attempt::Final(fault)) => return Err(fault),
                 Err(Attempt::Again(fault)) => fault,
             };
+            if std::mem::replace(&mut asked, self.target()) != asked {
+                tries = 1;
+            }
             if !self.wait(backoff(tries), deadline) {
                 return Err(Fault::new(Code::Timeout, format!("gave up attaching: {}", fault.detail)));
             }
@@ -561,22 +601,8 @@ impl Link {
     }
 
     fn say_attach(&self, peer: &dyn Peer, deadline: Instant) -> Result<(Incarnation, AttachReply), Attempt> {
-        let session = self.session();
-        let ticket = match *self.id.ticket.lock() {
-            _ if self.is_mdt => Mac::default(),
-            (of, ticket) if of == session => ticket,
-            // The MDT gives a new session just now.
-            _ => return Err(Attempt::Again(self.timeout("its session changes"))),
-        };
-        let req = Attach {
-            fs_uuid: self.id.fs_uuid,
-            client: self.id.client,
-            session,
-            name: self.id.name.clone(),
-            observer: self.id.observer,
-            claims: self.id.claims.clone(),
-            own_locks: self.id.wants_own_locks && peer.is_fate_shared(),
-            ticket,
+        let Some((session, req)) = self.attach_request(peer) else {
+            return Err(Attempt::Again(self.timeout("its session changes")));
         };
         let head = Header { session, ..self.header() };
         match rpc::call(peer, head, &req, &[], &mut Buf::new(), deadline) {
@@ -597,6 +623,27 @@ impl Link {
             }
             Err(e) => Err(Attempt::Again(self.timeout(&e.to_string()))),
         }
+    }
+
+    /// `None`: the MDT gives a new session just now.
+    pub fn attach_request(&self, peer: &dyn Peer) -> Option<(SessionId, Attach)> {
+        let session = self.session();
+        let ticket = match *self.id.ticket.lock() {
+            _ if self.is_mdt => Mac::default(),
+            (of, ticket) if of == session => ticket,
+            _ => return None,
+        };
+        let req = Attach {
+            fs_uuid: self.id.fs_uuid,
+            client: self.id.client,
+            session,
+            name: self.id.name.clone(),
+            observer: self.id.observer,
+            claims: self.id.claims.clone(),
+            own_locks: self.id.wants_own_locks && peer.is_fate_shared(),
+            ticket,
+        };
+        Some((session, req))
     }
 
     /// client-KY3: a ticket by an earlier key is refused. The MDT gives one by the key of now with each answer to a keep-alive. False: the

@@ -13,13 +13,14 @@ use net::{Call, NetError, Peer, Ticket};
 use plan::replay::Kept;
 use plan::retry::{Ended, Next, next};
 use plan::settle::{At, Mark};
-use types::{Buf, Code, Fault, Fid, Seq, SessionId};
+use types::{Buf, Code, Fault, Fid, Seq, SessionId, TargetId};
 use wire::batch::{Batch, BatchReply, Op};
 use wire::codec::Bytes;
 use wire::meta::Inode;
 use wire::{Header, Reader, ReplyHead, Request, Wire, decode_reply};
 
 use crate::cache::leased::{Fate, Leased, Leave, OwnChange, Since, Told};
+use crate::session::aside::Known;
 use crate::session::link::Link;
 use crate::session::sent::{Sent, Wish};
 use crate::session::slots::{Sendable, Taken};
@@ -36,6 +37,8 @@ pub(crate) struct Answer<T> {
     pub leave: Leave,
     /// For answers that are cached by the caller.
     pub told: Told,
+    /// client-M2: the mirror's other member gave it.
+    pub is_aside: bool,
 }
 
 pub(crate) struct Pending<'a, R: Sent> {
@@ -48,6 +51,11 @@ pub(crate) struct Pending<'a, R: Sent> {
     /// Its end, if `land` has received it.
     landed: Option<Result<(Header, Vec<u8>), NetError>>,
     tries: u32,
+    /// client-M2: the first try goes to the mirror's other member, and has a deadline of its own.
+    aside: Option<(Arc<Known>, Instant)>,
+    is_aside: bool,
+    /// The target that was asked last.
+    asked: TargetId,
     /// The last try may have been carried out.
     is_unknown: bool,
     /// What the answer has that may be cached: a name in a directory, or attributes.
@@ -124,6 +132,9 @@ impl<'a, R: Sent> Pending<'a, R> {
             under_way: None,
             landed: None,
             tries: 0,
+            aside: None,
+            is_aside: false,
+            asked: link.target(),
             is_unknown: false,
             wish,
             since,
@@ -133,16 +144,57 @@ impl<'a, R: Sent> Pending<'a, R> {
         }))
     }
 
+    /// client-M2: the first try goes to the mirror's other member.
+    pub fn go_aside(&mut self, known: Arc<Known>) {
+        known.address(&mut self.call.head);
+        let whole = self.call.deadline;
+        self.call.deadline = self.link.aside_deadline(whole);
+        self.aside = Some((known, whole));
+    }
+
+    /// The end of the try at the other member; `None`: the primary is to be asked.
+    fn land_aside(&mut self) -> Option<(Header, Vec<u8>)> {
+        let (known, deadline) = self.aside.take()?;
+        let landed = match self.landed.take() {
+            Some(landed) => landed,
+            None => known.peer.call(&mut self.call),
+        };
+        let has_reply = |body: &[u8]| matches!(decode_reply::<R::Reply>(body), Ok((_, Ok(_))));
+        if let Ok((head, body)) = landed
+            && has_reply(&body)
+        {
+            self.is_aside = true;
+            self.link.aside.has_answered();
+            return Some((head, body));
+        }
+        self.link.aside.has_failed(&known);
+        self.call.deadline = deadline;
+        self.call.into.clear();
+        let Header { target, epoch, .. } = self.link.header();
+        (self.call.head.target, self.call.head.epoch) = (target, epoch);
+        None
+    }
+
     /// Starts the first try, if `patience` allows it. `run` has its outcome. True: it is under way.
     pub fn send(&mut self, patience: Patience) -> bool {
         // `run` meets a failure again, and handles it.
         let sent = match patience {
+            _ if self.aside.is_some() => self.send_aside(patience),
             Patience::Wait => self.aim().ok().and_then(|p| Some((p.send(&mut self.call).ok()?, p))),
             Patience::None if !self.link.is_ready() => None,
             Patience::None => self.aim().ok().and_then(|p| Some((p.send_more(&mut self.call).ok()?, p))),
         };
         self.under_way = sent.map(|(ticket, peer)| (peer, ticket));
         self.under_way.is_some()
+    }
+
+    fn send_aside(&mut self, patience: Patience) -> Option<(Ticket, Arc<dyn Peer>)> {
+        let peer = self.aside.as_ref()?.0.peer.clone();
+        let sent = match patience {
+            Patience::Wait => peer.send(&mut self.call),
+            Patience::None => peer.send_more(&mut self.call),
+        };
+        Some((sent.ok()?, peer))
     }
 
     pub fn body_bytes(&self) -> usize {
@@ -245,6 +297,11 @@ impl<'a, R: Sent> Pending<'a, R> {
                     (ended, Fault::new(Code::Timeout, format!("{}: {e}", self.link.describe())))
                 }
             };
+            let asked = std::mem::replace(&mut self.asked, self.link.target());
+            if self.asked != asked {
+                // Another member serves now: the pauses begin anew.
+                self.tries = 1;
+            }
             match next(ended, self.tries) {
                 Next::Again { after } if self.link.wait(after, self.call.deadline) => {}
                 Next::Reattach if self.link.wait(std::time::Duration::ZERO, self.call.deadline) => {
@@ -276,6 +333,9 @@ impl<'a, R: Sent> Pending<'a, R> {
     /// One try, or the end of the one that `send` began.
     fn attempt(&mut self) -> Result<(Header, Vec<u8>), Miss> {
         self.land();
+        if let Some(answer) = self.land_aside() {
+            return Ok(answer);
+        }
         if let Some(ended) = self.landed.take() {
             return ended.map_err(Miss::Net);
         }
@@ -324,7 +384,7 @@ impl<'a, R: Sent> Pending<'a, R> {
             Some(change) => change.end((head.flags, told.me), self.fate(&reply, reply_head.seq)),
             None => self.keep_name(&told, R::named(&reply)),
         };
-        Ok(Read::Done(Answer { reply, mark, leave, told }))
+        Ok(Read::Done(Answer { reply, mark, leave, told, is_aside: self.is_aside }))
     }
 
     fn told(&self, flags: u16) -> Told {

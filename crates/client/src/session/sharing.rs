@@ -169,6 +169,10 @@ impl Sharing {
     pub fn times_alone(&self) -> u64 {
         self.times_alone.load(Ordering::SeqCst)
     }
+    /// Another client waits until this one shares.
+    pub fn others_come(&self) -> bool {
+        self.wanted() % 2 == 1 && !self.is_shared() || self.is_beginning()
+    }
     fn is_due(&self) -> bool {
         self.wanted() != self.mode() || self.owes_hold.load(Ordering::SeqCst)
     }

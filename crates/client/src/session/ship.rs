@@ -24,6 +24,7 @@ use crate::cache::api::{Handle, Mode, OpenFlags};
 use crate::cache::files::{File, For};
 use crate::cache::leased::{Fate, Known};
 use crate::session::identity::Identity;
+use crate::session::jobs::set_job;
 use crate::session::link::Link;
 use crate::session::request::Answer;
 use crate::session::section::RETURN_MAX;
@@ -312,6 +313,8 @@ impl Fs {
             }
             is_ours
         });
+        // One tag for the frame: among jobs that change names at the same time, the last one counts.
+        set_job(changes.last().map_or(0, |(_, change)| change.job));
         let (makes, removes): (Vec<_>, Vec<_>) =
             changes.iter().partition(|(_, change)| matches!(change.what, What::Make { .. }));
         // A frame has changes of one kind.
@@ -337,6 +340,7 @@ impl Fs {
             is_answered &= is_done;
             unshipped.sent(*at, is_done);
         }
+        set_job(0);
         unshipped.end();
         // It may ask the MDT, and so comes after the end of the frame.
         gone.iter().for_each(|gone| self.note_removed(gone, deadline));

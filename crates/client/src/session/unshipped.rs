@@ -21,6 +21,7 @@ use types::{Attr, Cred, Fid, SessionId, Time};
 use wire::shared::HeldDir;
 
 use crate::cache::files::File;
+use crate::session::jobs;
 use crate::session::sent::After;
 
 /// Changes that wait at most. Past it a call waits until some are shipped.
@@ -63,6 +64,8 @@ pub(crate) struct Change {
     pub is_repeat: bool,
     /// client-U8.
     pub session: SessionId,
+    /// The tag of its job.
+    pub job: u32,
     is_done: bool,
     since: Instant,
 }
@@ -77,7 +80,21 @@ impl Change {
     ) -> Change {
         let (h64, name, cred) = (types::h64(name), name.into(), cred.clone());
         let since = Instant::now();
-        Change { parent, name, h64, fid, now, cred, what, is_repeat: false, session, is_done: false, since }
+        let job = jobs::current();
+        Change {
+            parent,
+            name,
+            h64,
+            fid,
+            now,
+            cred,
+            what,
+            is_repeat: false,
+            session,
+            job,
+            is_done: false,
+            since,
+        }
     }
     fn bytes(&self) -> usize {
         if let What::Make { bytes, .. } = &self.what { bytes.len() } else { 0 }

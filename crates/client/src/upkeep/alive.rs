@@ -49,6 +49,7 @@ pub(crate) fn ost_loop(weak: &Weak<Fs>) {
         Duration::MAX,
         |left| wait_for_bell(weak, left, |id| &id.alive_osts),
         |fs, pause| {
+            fs.judge_doubts(Instant::now() + pause);
             let mut links = fs.cluster.in_use();
             links.retain(|l| !l.is_mdt);
             // One window of OSTs at a time. All windows together take no longer than the pause.

@@ -163,7 +163,8 @@ impl Fs {
         {
             return rooms.clone();
         }
-        let osts = self.cluster.osts();
+        // A draining OST has no room for new objects.
+        let osts = self.cluster.open_osts();
         let asked: Vec<_> = osts.iter().map(|(_, link)| (link.clone(), TargetStat {})).collect();
         let answers = self.ask_each(Fid(0), &asked, Instant::now() + ANSWER_MAX);
         let free = answers.into_iter().map(|a| a.ok().map(|a| a.reply.bytes_available));

@@ -25,6 +25,7 @@ use crate::Fs;
 use crate::cache::files::File;
 use crate::cache::files::mark_written;
 use crate::cache::hold::To;
+use crate::session::asks::Asks;
 use crate::session::link::Link;
 use crate::session::request::Answer;
 use crate::session::request::IN_FLIGHT_MAX;
@@ -230,7 +231,11 @@ impl Fs {
         round: &mut Round,
     ) -> Option<Settling<'f>> {
         self.check_round(snapshot, round).ok()?;
-        if self.is_shared() || file.meta.lock().cutting.is_some() {
+        let is_alone_in_it = {
+            let meta = file.meta.lock();
+            meta.cutting.is_none() && !meta.is_stale
+        };
+        if self.is_shared() || !is_alone_in_it {
             return None;
         }
         // client-T1: this thread holds `order` of other files, so it waits for no target that restarted after its flush.
@@ -391,6 +396,15 @@ impl Fs {
         knows: Knows,
         round: &mut Round,
     ) -> Result<Option<Due>, Fault> {
+        // 0. Other clients worked on it until a moment ago, and may have moved it to other objects.
+        if file.meta.lock().is_stale && !self.is_shared() {
+            let deadline = round.within(self.settings.op_timeout);
+            match self.open_in_order(file, Asks::Again, deadline) {
+                // It is removed: the update is refused, too.
+                Err(fault) if !matches!(fault.code, Code::NotFound | Code::Stale) => return Err(fault),
+                _ => {}
+            }
+        }
         // 1. Check the marks again: a target that restarted since the round's flush has replayed entries that are unflushed.
         self.flush_marks(file, &snapshot.marks, round.within(round.busy_max.max(GLIMPSE_MAX)))?;
         let (is_valid, is_due, done) = {

@@ -143,13 +143,13 @@ impl Fs {
         let wish = self.wish_for(file);
         if let Some(look) = read_only(&req, wish.bytes_max()).filter(|_| !is_stuck) {
             let mut bytes = Buf::new();
-            let Answer { reply, mark, leave, told } =
+            let Answer { reply, mark, leave, told, is_aside } =
                 self.mdt(file.fid)?.exchange(file.fid, &look, &[], &mut bytes, deadline)?;
             if let Some(open) = reply.open {
                 if let Some(crcs) = reply.crcs {
                     self.keep_content(file, wish, &open.inode.attr, &bytes, &crcs);
                 }
-                return Ok(Answer { reply: open, mark, leave, told });
+                return Ok(Answer { reply: open, mark, leave, told, is_aside });
             }
         }
         self.ask_until(file.fid, &req, deadline)
@@ -281,6 +281,10 @@ impl Fs {
         }
         if !is_same && (is_turn || !is_loaded) {
             let mut body = file.own_body(deadline)?;
+            // Another client has moved the file to other objects. Nothing is replayed to the old ones.
+            if let Some(old) = body.layout.as_ref().filter(|_| body.is_loaded) {
+                self.id.gone.add(file.fid, Some(old.generation));
+            }
             (body.is_loaded, body.layout) = (found == Found::Settled, inode.layout);
             file.meta.lock().progress.start_anew(attr.size, attr.blocks, attr.mtime);
         }

@@ -37,7 +37,7 @@ impl Fs {
         }
     }
 
-    fn seek_body(
+    pub(crate) fn seek_body(
         &self,
         file: &Arc<File>,
         body: &Body,

@@ -81,7 +81,10 @@ impl Fs {
         for (n, (about, answer)) in self.ask_targets().iter().enumerate() {
             let (comma, kind) = (if n == 0 { "" } else { "," }, if about.is_mdt { "mdt" } else { "ost" });
             let About { target: TargetId(target), index, .. } = about;
-            let begin = format!("{comma}{{\"target\":{target},\"kind\":\"{kind}\",\"index\":{index}");
+            let is_draining = self.cluster.is_draining(about.link.mirror);
+            let draining = if is_draining { ",\"draining\":true" } else { "" };
+            let begin =
+                format!("{comma}{{\"target\":{target},\"kind\":\"{kind}\",\"index\":{index}{draining}");
             match answer {
                 Ok(s) => write!(
                     out,

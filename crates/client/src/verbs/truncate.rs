@@ -134,6 +134,9 @@ impl Fs {
                 body.layout = inode.layout;
                 meta.progress.start_anew(inode.attr.size, inode.attr.blocks, inode.attr.mtime);
             } else {
+                // Its stripes may lie on other OSTs by now, if others used the file until a moment ago.
+                let mine = std::mem::replace(&mut body.layout, inode.layout);
+                body.layout.iter_mut().zip(&mine).for_each(|(told, mine)| told.learn_written(mine));
                 let blocks = if pending { meta.progress.blocks } else { inode.attr.blocks };
                 meta.progress.set_size(inode.attr.size, blocks, inode.attr.mtime);
             }

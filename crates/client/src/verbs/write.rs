@@ -41,11 +41,20 @@ pub(crate) enum Use {
 pub(crate) struct How {
     space: Use,
     lock: u64,
+    /// Of the objects; `None`: now.
+    mtime: Option<Time>,
+}
+
+impl How {
+    /// The bytes were written at this time, to other objects.
+    pub fn copied(mtime: Time) -> How {
+        How { space: Use::Free, lock: 0, mtime: Some(mtime) }
+    }
 }
 
 impl From<Use> for How {
     fn from(space: Use) -> How {
-        How { space, lock: 0 }
+        How { space, lock: 0, mtime: None }
     }
 }
 
@@ -351,8 +360,9 @@ impl Fs {
             }
             meta.cap.clone().ok_or(Stopped::Refresh(None))?
         };
-        let write =
-            |lock| self.write_pieces(file, layout, &cap, (offset, data), How { space, lock }, deadline);
+        let write = |lock| {
+            self.write_pieces(file, layout, &cap, (offset, data), How { space, lock, mtime: None }, deadline)
+        };
         let done = match is_locked {
             true => {
                 let pieces = pieces(layout, file.fid, offset, data.len());
@@ -424,10 +434,10 @@ impl Fs {
         layout: &Layout,
         cap: &Capability,
         (offset, data): (u64, &[u8]),
-        How { space, lock }: How,
+        How { space, lock, mtime }: How,
         deadline: Instant,
     ) -> Result<(), Halt> {
-        let now = self.now();
+        let now = mtime.unwrap_or_else(|| self.now());
         let pieces = pieces(layout, file.fid, offset, data.len());
         for window in pieces.chunks(IN_FLIGHT_MAX) {
             let before = (window[0].file_offset - offset) as usize;

@@ -152,6 +152,8 @@ impl Fs {
     }
 
     fn shown(&self, fid: Fid, reply: &GetStripeReply, form: fn(Shown<'_>) -> String) -> String {
+        let index_of = |mirror| self.cluster.ost_index(mirror);
+        let osts: Vec<u32> = self.cluster.osts().iter().filter_map(|(mirror, _)| index_of(*mirror)).collect();
         form(Shown {
             path: &fid.to_string(),
             fid,
@@ -159,8 +161,8 @@ impl Fs {
             layout: reply.inode.layout.as_ref(),
             spec: reply.spec.as_ref(),
             inline_max: reply.inline_max,
-            osts: self.cluster.osts().len(),
-            index_of: &|mirror| self.cluster.ost_index(mirror),
+            osts: &osts,
+            index_of: &index_of,
         })
     }
 }

@@ -316,7 +316,7 @@ fn map(osts: usize, nid: &str, inline_max: u32, commit_ms: u32) -> ClusterMap {
         inline_max,
         commit_interval_ms: commit_ms,
     };
-    let node = Node { id: NodeId(1), name: "n".into(), nids: vec![nid.to_string()] };
+    let node = Node { id: NodeId(1), name: "n".into(), nids: vec![nid.to_string()], rack: String::new() };
     ClusterMap {
         version: 1,
         file_systems: vec![fs],

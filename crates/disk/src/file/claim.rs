@@ -1,6 +1,6 @@
 //! Opens a file or device so that no other process writes it.
 //!
-//! disk-C1: a regular file is claimed by `flock` (exclusive; shared when read-only).
+//! disk-C1: a regular file is claimed by `flock` (exclusive; shared when read-only). `open_unclaimed` claims nothing, and writes nothing.
 //! disk-C2: a block device that is written is also claimed by `O_EXCL`: the kernel refuses one that is mounted, that has a partition in
 //!     use, or that md, dm or another process has claimed, whichever of its nodes it was opened by.
 //! disk-C3: a loop device and the file behind it are one medium: opening one for writing is refused while the other is in use.
@@ -33,12 +33,8 @@ impl Claim {
     pub fn open(path: &Path, access: Access) -> io::Result<(File, Claim)> {
         // 1. Find out its kind before it is opened: a device is opened exclusively.
         let is_writer = access == Access::ReadWrite;
-        let about = std::fs::metadata(path).map_err(|e| explain(e, path, "cannot be opened"))?;
+        let about = look_at(path)?;
         let is_block = about.file_type().is_block_device();
-        if !about.is_file() && !is_block {
-            let kind = io::ErrorKind::InvalidInput;
-            return Err(explain(kind.into(), path, "is neither a regular file nor a block device"));
-        }
         // The kernel opens a read-only device for writing too, and refuses the first write.
         if is_block && is_writer && read(&sys_of(about.rdev()).join("ro")).is_some_and(|ro| ro == "1") {
             let kind = io::ErrorKind::ReadOnlyFilesystem;
@@ -66,11 +62,28 @@ impl Claim {
         Ok((file, Claim { _behind: behind }))
     }
 
+    /// Opens for reading without a claim. Other processes may write it meanwhile.
+    pub fn none(path: &Path) -> io::Result<(File, Claim)> {
+        look_at(path)?;
+        let file = File::open(path).map_err(|e| explain(e, path, "cannot be opened"))?;
+        Ok((file, Claim { _behind: None }))
+    }
+
     /// Claims a file that was just made, and that no other process knows yet.
     pub fn of_new(file: &File, path: &Path) -> io::Result<Claim> {
         lock(file, path, Access::ReadWrite, 1)?;
         Ok(Claim { _behind: None })
     }
+}
+
+/// A regular file or block device.
+fn look_at(path: &Path) -> io::Result<Metadata> {
+    let about = std::fs::metadata(path).map_err(|e| explain(e, path, "cannot be opened"))?;
+    if about.is_file() || about.file_type().is_block_device() {
+        return Ok(about);
+    }
+    let kind = io::ErrorKind::InvalidInput;
+    Err(explain(kind.into(), path, "is neither a regular file nor a block device"))
 }
 
 fn lock(file: &File, path: &Path, access: Access, tries: u32) -> io::Result<()> {

@@ -140,7 +140,16 @@ fn a_second_opener_is_refused_and_readers_share() {
     assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
     assert!(refused.to_string().contains("in use"), "{refused}");
     assert!(FileDisk::open_read_only(dir.file()).is_err());
+    // Without a claim it is read, and neither written nor kept from others.
+    let looks = FileDisk::open_unclaimed(dir.file()).unwrap();
+    disk.write_at(&[7], 9).unwrap();
+    let mut byte = [0];
+    looks.read_at(&mut byte, 9).unwrap();
+    assert_eq!((byte, looks.size()), ([7], 4096));
+    assert_eq!(looks.write_at(&[1], 0).unwrap_err().kind(), io::ErrorKind::ReadOnlyFilesystem);
     drop(disk);
+    drop(FileDisk::open(dir.file()).unwrap());
+    drop(looks);
     let reader = FileDisk::open_read_only(dir.file()).unwrap();
     let second = FileDisk::open_read_only(dir.file()).unwrap();
     assert!(FileDisk::open(dir.file()).is_err());

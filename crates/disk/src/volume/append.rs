@@ -63,6 +63,16 @@ impl Entries {
         self.list.push(Piece { kind, ops, epoch, payload_len: payload.len() as u32, payload_crc });
     }
 
+    /// Changes bytes of an entry's payload, and computes its CRC anew: for fields that are known only once the entries have their order.
+    pub fn edit(&mut self, index: usize, change: impl FnOnce(&mut [u8])) {
+        let before: u64 = self.sizes().take(index).sum();
+        let begin = (PAGE_BYTES + before) as usize + HEADER_BYTES;
+        let piece = &mut self.list[index];
+        let payload = &mut self.bytes[begin..begin + piece.payload_len as usize];
+        change(payload);
+        piece.payload_crc = crc32c(payload);
+    }
+
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -109,6 +119,11 @@ impl Volume {
             self.check_payload(piece.payload_len as usize)?;
         }
         self.append_locked(&mut self.tail.lock(), entries)
+    }
+
+    /// True if an entry with so many bytes of payload fits the log now, behind so many flush marks.
+    pub fn has_room(&self, payload_len: usize, marks: u64) -> bool {
+        self.log_used() + marks * entry_bytes(0) + entry_bytes(payload_len) <= self.log_capacity()
     }
 
     /// Largest payload of this volume in bytes.
@@ -245,9 +260,9 @@ impl Volume {
         assert!(bytes.len() as u64 <= log.len(), "one write goes round the ring once at most");
         let at = pos % log.len();
         let (first, second) = bytes.split_at(bytes.len().min((log.len() - at) as usize));
-        self.log.write_at(first, log.begin + at).map_err(|e| self.fail("log write", e))?;
+        self.log.write_at(first, log.begin + at).map_err(|e| self.fail_write("log write", e))?;
         if !second.is_empty() {
-            self.log.write_at(second, log.begin).map_err(|e| self.fail("log write", e))?;
+            self.log.write_at(second, log.begin).map_err(|e| self.fail_write("log write", e))?;
         }
         Ok(())
     }

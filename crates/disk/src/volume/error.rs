@@ -39,6 +39,11 @@ pub enum VolumeError {
     /// Nothing was appended. Make a checkpoint, which trims the log, and try again.
     #[error("log full: {used} of {capacity} bytes used and {wanted} wanted; a checkpoint makes room")]
     LogFull { used: u64, capacity: u64, wanted: u64 },
+    /// A checkpoint trimmed the entries behind `after`.
+    #[error(
+        "the log begins with entry {first}, and entries behind {after} were asked for; copy the whole content instead"
+    )]
+    LogTrimmed { after: types::Seq, first: types::Seq },
     /// Nothing was appended.
     #[error("log entry of {len} bytes exceeds the limit of {max}")]
     TooLarge { len: usize, max: usize },
@@ -83,6 +88,7 @@ impl From<VolumeError> for Fault {
         let code = match &e {
             VolumeError::LogFull { .. } => Code::Busy,
             VolumeError::TooLarge { .. } => Code::TooLong,
+            VolumeError::LogTrimmed { .. } => Code::Stale,
             VolumeError::CheckpointFull { .. } | VolumeError::NoRoom { .. } => Code::NoSpace,
             VolumeError::CheckpointWrite(e) if crate::is_full(e) => Code::NoSpace,
             VolumeError::ReadOnly => Code::ReadOnly,

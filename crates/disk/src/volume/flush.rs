@@ -127,6 +127,7 @@ impl Volume {
             }
             if !group.is_led {
                 group.is_led = true;
+                let wait = spent::waiting(spent::Cause::Device);
                 while group.arrived() < group.expected {
                     let at_most = group.took.min(GATHER_MAX);
                     if self.group.gathered.wait_for(&mut group, at_most).timed_out() {
@@ -134,6 +135,7 @@ impl Volume {
                     }
                 }
                 drop(group);
+                drop(wait);
                 if let Err(e) = self.flush_for_group() {
                     return Some(Err(e));
                 }
@@ -153,6 +155,7 @@ impl Volume {
                 self.group.gathered.notify_one();
             }
             drop(group);
+            let _wait = spent::waiting(spent::Cause::Device);
             while !is_called.load(Ordering::Acquire) {
                 std::thread::park();
             }

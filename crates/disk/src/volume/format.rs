@@ -116,6 +116,7 @@ impl Volume {
             checkpoint: None,
             medium_bytes: disk.size(),
             log_medium,
+            note: Vec::new(),
         };
         for generation in 1..=2 {
             sb.generation = generation;

@@ -152,23 +152,31 @@ impl Volume {
 }
 
 /// Walks the log from its start.
-struct Scan<'a> {
+pub(super) struct Scan<'a> {
     volume: &'a Volume,
     sb: &'a Superblock,
     window: Window,
     pos: u64,
     seq: u64,
     incarnation: Incarnation,
+    /// No byte from here on is read.
+    limit: u64,
 }
 
 impl<'a> Scan<'a> {
     fn new(volume: &'a Volume, sb: &'a Superblock) -> Scan<'a> {
-        let LogPoint { pos, seq } = sb.log_start;
-        let window = Window { pos: 0, bytes: Vec::new() };
-        Scan { volume, sb, window, pos, seq: seq.0, incarnation: Incarnation(0) }
+        let limit = sb.log_start.pos + volume.regions.log.len();
+        Scan::between(volume, sb, sb.log_start, limit)
     }
 
-    fn point(&self) -> LogPoint {
+    /// A walk through the part of the log from `begin` to position `limit`.
+    pub fn between(volume: &'a Volume, sb: &'a Superblock, begin: LogPoint, limit: u64) -> Scan<'a> {
+        let LogPoint { pos, seq } = begin;
+        let window = Window { pos: 0, bytes: Vec::new() };
+        Scan { volume, sb, window, pos, seq: seq.0, incarnation: Incarnation(0), limit }
+    }
+
+    pub fn point(&self) -> LogPoint {
         LogPoint { seq: Seq(self.seq), pos: self.pos }
     }
 
@@ -178,13 +186,13 @@ impl<'a> Scan<'a> {
         self.point()
     }
 
-    /// Bytes from the scan's position to the end of the lap, which is where live entries can be.
+    /// Bytes from the scan's position to the limit: mostly the end of the lap, since live entries can be up to there.
     fn room(&self) -> u64 {
-        self.sb.log_start.pos + self.volume.regions.log.len() - self.pos
+        self.limit - self.pos
     }
 
     /// The next entry, if a valid one follows (disk-V1, disk-V2).
-    fn next(&mut self) -> Result<Option<(Header, &[u8])>, VolumeError> {
+    pub fn next(&mut self) -> Result<Option<(Header, &[u8])>, VolumeError> {
         if self.room() < HEADER_BYTES as u64 {
             return Ok(None);
         }

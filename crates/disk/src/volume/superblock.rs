@@ -22,15 +22,21 @@ const MAGIC: [u8; 8] = *b"STRIAVOL";
 const VERSION: u32 = 1;
 /// Features of this release. An unknown bit: compat is ignored, ro_compat forbids writing, incompat forbids opening.
 const RO_COMPAT: u64 = 0;
-const INCOMPAT: u64 = LOG_ELSEWHERE | ENTRIES_OF_OPS | MARKS_WITHOUT_SEQ;
+const INCOMPAT: u64 = LOG_ELSEWHERE | ENTRIES_OF_OPS | MARKS_WITHOUT_SEQ | NOTE;
 /// The log ring is on a medium of its own.
 pub const LOG_ELSEWHERE: u64 = 1;
 /// Log entries may hold several operations. An MDT's volume gets this feature at the first start by a release that knows it.
 pub const ENTRIES_OF_OPS: u64 = 2;
 /// Log entries may be marks without a seq. A volume gets this feature at the first start by a release that knows it.
 pub const MARKS_WITHOUT_SEQ: u64 = 4;
-/// First byte behind the fields; from here to the CRC all bytes are zero.
+/// The volume has a note of its owner. A release without notes must not open it: the member of a mirror would forget what it promised.
+pub const NOTE: u64 = 8;
+/// First byte behind the fields, without a note; from here to the CRC all bytes are zero.
 const FIELDS_END: usize = 352;
+/// Length of the note, two reserved bytes, and the note.
+const NOTE_AT: usize = 356;
+/// Longest note in bytes.
+pub const NOTE_BYTES_MAX: usize = 2048;
 
 /// A range of the medium, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -90,6 +96,8 @@ pub struct Superblock {
     pub medium_bytes: u64,
     /// Only with `LOG_ELSEWHERE`; then the ring of `regions` is on this medium.
     pub log_medium: Option<LogMedium>,
+    /// Bytes that the owner keeps here. Not empty with `NOTE`, and empty without.
+    pub note: Vec<u8>,
 }
 
 /// The place of the superblock with this generation.
@@ -177,6 +185,11 @@ impl Superblock {
         if let Some(log) = self.log_medium {
             put(o, 328, &log.uuid.0);
             put_u64(o, 344, log.bytes);
+        }
+        if !self.note.is_empty() {
+            assert!(self.note.len() <= NOTE_BYTES_MAX, "a note fits its place");
+            put(o, FIELDS_END, &(self.note.len() as u16).to_le_bytes());
+            put(o, NOTE_AT, &self.note);
         }
         seal(o);
         b
@@ -283,12 +296,15 @@ fn decode_fields(b: &[u8]) -> Result<Superblock, VolumeError> {
         medium_bytes: u64_at(b, 320),
         log_medium: (u64_at(b, 32) & LOG_ELSEWHERE != 0)
             .then(|| LogMedium { uuid: Uuid(array_at(b, 328)), bytes: u64_at(b, 344) }),
+        note: decode_note(b)?,
     };
     // An unknown feature may use the reserved bytes; `check_features` reports it.
     let unknown = (sb.incompat & !INCOMPAT) | (sb.ro_compat & !RO_COMPAT) | sb.compat;
-    let log_fields = if sb.log_medium.is_some() { FIELDS_END } else { 328 };
-    let reserved = [12..16, 83..84, 116..120, 217..224, 252..256, log_fields..SUPERBLOCK_BYTES - 4];
-    if unknown == 0 && reserved.into_iter().any(|r| b[r].iter().any(|x| *x != 0)) {
+    let of_log = if sb.log_medium.is_some() { FIELDS_END } else { 328 };
+    let behind = if sb.note.is_empty() { FIELDS_END } else { NOTE_AT + sb.note.len() };
+    let rest = [of_log..FIELDS_END, behind..SUPERBLOCK_BYTES - 4];
+    let reserved = [12..16, 83..84, 116..120, 217..224, 252..256].into_iter().chain(rest);
+    if unknown == 0 && { reserved }.any(|r| b[r].iter().any(|x| *x != 0)) {
         return Err(VolumeError::Malformed("reserved bytes are not zero"));
     }
     if !sb.regions.are_valid(sb.medium_bytes, sb.log_medium) {
@@ -329,6 +345,17 @@ fn decode_label(b: &[u8]) -> Result<Label, VolumeError> {
         mirror: MirrorId(u32_at(b, 92)),
         epoch: Epoch(u32_at(b, 96)),
     })
+}
+
+fn decode_note(b: &[u8]) -> Result<Vec<u8>, VolumeError> {
+    if u64_at(b, 32) & NOTE == 0 {
+        return Ok(Vec::new());
+    }
+    let len = usize::from(u16::from_le_bytes(array_at(b, FIELDS_END)));
+    if !(1..=NOTE_BYTES_MAX).contains(&len) || b[FIELDS_END + 2..NOTE_AT] != [0, 0] {
+        return Err(VolumeError::Malformed("length of the note"));
+    }
+    Ok(b[NOTE_AT..NOTE_AT + len].to_vec())
 }
 
 fn decode_checkpoint(b: &[u8]) -> Result<Option<CheckpointRef>, VolumeError> {

@@ -14,6 +14,7 @@ mod group;
 mod many;
 mod model;
 mod ops;
+mod read_log;
 mod rules;
 mod twin;
 

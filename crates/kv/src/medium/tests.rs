@@ -47,6 +47,7 @@ fn medium_of(volume: &Volume, cache_bytes: u64) -> Medium {
         slots: volume.layout().slots,
         checkpoint: volume.checkpoint_place(),
         cache_bytes,
+        troubles: volume.troubles().clone(),
     }
 }
 
@@ -262,7 +263,8 @@ fn conforms() {
     for (cache_bytes, leaf_bytes) in [(WIDE, 4000), (TIGHT, 4000), (TIGHT, 256), (4 << 10, 256)] {
         let over = |disk: &Arc<MemDisk>, checkpoint| {
             let slots = [0..8 << 20, 8 << 20..16 << 20];
-            let medium = Medium { disk: disk.clone(), slots, checkpoint, cache_bytes };
+            let troubles = Arc::default();
+            let medium = Medium { disk: disk.clone(), slots, checkpoint, cache_bytes, troubles };
             let shape = Shape { leaf_bytes, fanout: if leaf_bytes < 4000 { 4 } else { 32 }, changes: 256 };
             Table::over_shaped(medium, shape).unwrap()
         };
@@ -546,6 +548,7 @@ fn all_at_once() {
         slots: [0..8 << 20, 8 << 20..16 << 20],
         checkpoint,
         cache_bytes: 16 << 10,
+        troubles: Arc::default(),
     };
     let shape = Shape { leaf_bytes: 512, fanout: 4, changes: 256 };
     let table = &Table::over_shaped(medium(None), shape).unwrap();

@@ -359,7 +359,13 @@ mod tests {
         fn new() -> Away {
             let disk = Arc::new(FaultyDisk::new(Arc::new(disk::MemDisk::new(16 << 20))));
             let (slots, disk_below) = ([0..8 << 20, 8 << 20..16 << 20], disk.clone());
-            let medium = Medium { disk: disk_below, slots, checkpoint: None, cache_bytes: 0 };
+            let medium = Medium {
+                disk: disk_below,
+                slots,
+                checkpoint: None,
+                cache_bytes: 0,
+                troubles: Arc::default(),
+            };
             let table =
                 Table::over_shaped(medium, Shape { leaf_bytes: 512, fanout: 4, changes: ROW }).unwrap();
             table.apply(Seq(1), Batch((0..600).map(put).collect()));

@@ -133,7 +133,7 @@ fn a_copy_of_another_release_is_refused_and_left_alone() {
         dir.put("map.a", a);
         dir.put("map.b", b);
         let refused = FileStore::open(&dir.0).expect_err("what it says is not known");
-        assert!(matches!(refused, StoreError::OtherForm { form: 4, known: 3, .. }), "{refused}");
+        assert!(matches!(refused, StoreError::OtherForm { form: 6, known: 5, .. }), "{refused}");
         assert_eq!((&dir.bytes("map.a"), &dir.bytes("map.b")), (a, b), "nothing is put right");
     }
     // A flipped bit there is damage like any other.
@@ -185,6 +185,17 @@ fn two_users_are_one_too_many() {
     assert!(matches!(FileStore::delete(&dir.0), Err(StoreError::InUse { .. })));
     drop(first);
     FileStore::open(&dir.0).expect("opened");
+}
+
+/// A child between fork and exec shares the descriptors of its parent.
+#[test]
+fn a_dropped_store_is_free_though_a_child_still_has_its_descriptors() {
+    let dir = Dir::new();
+    let store = FileStore::open(&dir.0).expect("opened");
+    let of_child = store._lock.0.try_clone().expect("a second descriptor of the same open file");
+    drop(store);
+    FileStore::open(&dir.0).expect("free");
+    drop(of_child);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use meta::{Ctx, Judge, Space};
 use object::LeaseVersion;
 use types::{Code, Fault, Fid, Generation, Key};
 use wire::meta::{
-    Create, CreateReply, CreateWith, FileState, Grow, MoveTail, Open, OpenReply, Release, Tmpfile, Truncate,
-    TruncateReply,
+    Create, CreateReply, CreateWith, CutOver, FileState, Grow, Migrate, MoveTail, Open, OpenReply, Release,
+    Repoint, Tmpfile, Truncate, TruncateReply,
 };
 use wire::object::Capability;
 use wire::shared::{Enter, EnterReply};
@@ -66,6 +66,8 @@ impl Core {
             replay,
             inline_max: joined.inline_max,
             ost_mirrors: &joined.ost_mirrors,
+            ost_indexes: &joined.ost_indexes,
+            draining: &joined.draining,
             shard: joined.shard,
             epoch,
             make_cap: &make_cap,
@@ -175,7 +177,7 @@ pub fn lets_objects_change(call: u16, reply: &[u8]) -> bool {
         // The intent of a truncation.
         Truncate::CALL => TruncateReply::from_bytes(reply).is_ok_and(|r| r.pending),
         // A new generation of objects, or objects on other mirrors.
-        Grow::CALL | MoveTail::CALL => true,
+        Grow::CALL | MoveTail::CALL | Migrate::CALL | CutOver::CALL | Repoint::CALL => true,
         // A settled file with objects becomes `Writing`.
         Open::CALL => OpenReply::from_bytes(reply).is_ok_and(is_writing),
         Enter::CALL => EnterReply::from_bytes(reply).is_ok_and(|r| r.open.is_some_and(is_writing)),

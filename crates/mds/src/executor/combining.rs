@@ -8,6 +8,7 @@
 //! mds-W3: the lock is never free while a thread waits. Threads with jobs and threads without one take turns.
 //! mds-W4: jobs leave the queue round-robin by session, one of each. A session that queues much delays no other session by more than a batch.
 
+use spent::{Led, Spent};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub struct Job<A, O> {
 #[derive(Default)]
 struct Ticket {
     stage: AtomicU32,
+    led: Led,
     waiting: Waiting,
 }
 
@@ -60,7 +62,8 @@ const DONE: u32 = 2;
 
 impl Ticket {
     fn wait(&self) -> u32 {
-        self.waiting.until(0, || Some(self.stage.load(Ordering::Acquire)).filter(|s| *s != WAITING))
+        let look = || Some(self.stage.load(Ordering::Acquire)).filter(|s| *s != WAITING);
+        self.led.behind(|| self.waiting.until(0, look))
     }
     fn set(&self, stage: u32) {
         self.stage.store(stage, Ordering::Release);
@@ -253,8 +256,9 @@ impl<A, O> Job<A, O> {
         self.session
     }
 
-    /// Reports the outcome to the thread that waits.
-    pub fn finish(&self, outcome: O) {
+    /// Reports the outcome to the thread that waits. `waited`: by this thread, for the batch; that one has waited for the same.
+    pub fn finish(&self, outcome: O, waited: &Spent) {
+        self.ticket.led.note(waited);
         let earlier = self.outcome.lock().replace(outcome);
         assert!(earlier.is_none(), "mds-W2: an outcome is reported once");
         self.ticket.set(DONE);
@@ -310,7 +314,7 @@ mod tests {
                 for _ in 0..rounds {
                     for job in leader.take(3) {
                         leader.push(job.ask);
-                        job.finish(leader.len() as u64);
+                        job.finish(leader.len() as u64, &Spent::default());
                     }
                 }
                 own
@@ -357,7 +361,7 @@ mod tests {
     }
 
     fn tell_all(jobs: Vec<Arc<Job<u64, u64>>>) -> Vec<u64> {
-        jobs.iter().for_each(|job| job.finish(0));
+        jobs.iter().for_each(|job| job.finish(0, &Spent::default()));
         jobs.iter().map(|job| job.ask).collect()
     }
 

@@ -22,6 +22,8 @@ use disk::volume::VolumeError;
 use kv::{Absent, Engine};
 use meta::Note;
 use meta::counts::Pending;
+use pair::Place;
+use spent::Spent;
 use types::{Code, Epoch, Fault, Fid, Seq, SessionId};
 use wire::meta::{Grow, Truncate};
 use wire::{Header, Request};
@@ -33,6 +35,7 @@ use crate::executor::combining::{self, Turn};
 use crate::executor::draft::{Draft, to_batch};
 use crate::executor::slots::{Last, Slots, Verdict};
 use crate::joined::Joined;
+use crate::pair::Lines;
 #[cfg(test)]
 use crate::pair::planted;
 use crate::records::ids::Ids;
@@ -53,8 +56,12 @@ pub struct ExecutorState {
     pub changelog: Changelog,
     /// The volume is closed or closing, so nothing may be appended.
     pub closed: bool,
-    /// The MDT stopped while its last entry waited for the other member: the log has that entry, and the state does not.
+    /// The last entry was not committed: the log has that entry, and the state does not.
     pub is_behind: bool,
+    /// The place of an entry that was ordered and not appended.
+    pub place: Option<Place>,
+    /// The lines of the log since the start.
+    pub lines: Lines,
     /// The buffer of the last entry, reused for the next.
     pub payload: Vec<u8>,
 }
@@ -305,7 +312,7 @@ impl Core {
         mut jobs: Vec<Arc<Job>>,
         joined: &Joined,
     ) -> Option<Result<Carried, Stop>> {
-        let snap = self.kv.snapshot();
+        let (snap, before) = (self.kv.snapshot(), Spent::now());
         let mut draft = Draft::new(&snap);
         // meta-H2: pending-unlink marks stay until the entry is applied or abandoned.
         let doom = Doom::new(&self.sharers);
@@ -349,8 +356,9 @@ impl Core {
         };
         let own = own.map(outcome);
         assert_eq!(jobs.len(), reached.len(), "mds-W2: each job that was not put back has one outcome");
+        let waited = Spent::since(before);
         for (job, step) in jobs.iter().zip(reached) {
-            job.finish(outcome(step));
+            job.finish(outcome(step), &waited);
         }
         own
     }
@@ -505,18 +513,23 @@ impl Core {
                 .is_ok_and(|r| r.members == members && r.changes.0.len() == changes.0.len()),
             "an entry reads back as it was written"
         );
-        let first = match self.volume.append_ops(self.epoch(), &seat.payload, ops) {
+        let place = self.order(seat, ops)?;
+        let line = place.map_or_else(|| self.epoch(), |place| place.line);
+        let first = match self.volume.append_ops(line, &seat.payload, ops) {
             Ok(seq) => seq,
             Err(VolumeError::LogFull { used, .. }) => return Err(Stop::LogFull { used }),
             Err(e) => return Err(self.volume_fault(e).into()),
         };
+        seat.place = None;
+        assert!(place.is_none_or(|place| place.first == first), "an entry is appended at its place");
+        seat.lines.note(line, first);
         assert!(first > snap.seq(), "mds-M1: an entry follows the state that its rules read");
         assert!(first.0 > self.change_let_by.load(Ordering::Relaxed), "mds-M1: seqs rise");
         #[cfg(test)]
         if planted::has(planted::Bug::AppliesEarly) {
             self.kv.apply(Seq(first.0 + u64::from(ops) - 1), changes.clone());
         }
-        self.commit_at_both(seat, first, ops)?;
+        self.commit_at_both(seat, place)?;
         seat.slots.apply(&members, first, &changes);
         self.note_orphans(&changes);
         self.room.note_slots(&seat.slots);
@@ -620,6 +633,9 @@ impl Core {
         self.stopping.store(true, Ordering::Release);
         if was_closed || !clean {
             return Ok(());
+        }
+        if self.pair.is_mirrored() {
+            self.hold_all();
         }
         self.checkpoint_now()?;
         self.volume.close_clean().map_err(|e| self.volume_fault(e))

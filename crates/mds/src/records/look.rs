@@ -130,10 +130,26 @@ pub fn page<E: Engine>(
     records_max: usize,
     bytes_max: usize,
 ) -> Result<Page, Fault> {
-    let end = Key::new(&[u8::MAX]).expect("one byte fits");
+    page_before(kv, snap, from, &end(), records_max, bytes_max)
+}
+
+/// The first key behind all records.
+pub fn end() -> Key {
+    Key::new(&[u8::MAX]).expect("one byte fits")
+}
+
+/// As `page`, of records before `until`.
+pub fn page_before<E: Engine>(
+    kv: &E,
+    snap: &E::Snap,
+    from: &Key,
+    until: &Key,
+    records_max: usize,
+    bytes_max: usize,
+) -> Result<Page, Fault> {
     until_loaded(kv, &mut || {
         let (mut records, mut bytes, mut next) = (Vec::new(), 0, Next::Nothing);
-        let walked = snap.range(from, &end, &mut |key, value| {
+        let walked = snap.range(from, until, &mut |key, value| {
             bytes += value.len();
             records.push((*key, value.to_vec()));
             let is_full = records.len() >= records_max || bytes >= bytes_max;

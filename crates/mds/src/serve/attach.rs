@@ -276,9 +276,9 @@ impl Core {
             true => {
                 let session =
                     self.sessions.get(req.session).ok_or_else(|| object::slots::unknown(req.session))?;
-                // A client without a line would not hear what to forget. And while an entry waits, the other member of the mirror may take
-                // over, which recalls nothing from here.
-                if session.notices.is_heard() && !self.pair.waits() {
+                // A client without a line would not hear what to forget. And while this member may not serve, the other one of the mirror may
+                // take over, which recalls nothing from here.
+                if session.notices.is_heard() && self.may_serve() {
                     session.renew_lease(self.clock.boot_ms());
                     answer.head.flags |= Flags::NAMES_LEASED;
                 }

@@ -78,6 +78,7 @@ impl Core {
             self.check_whole()?;
         }
         for op in &ops {
+            answer.count_part(op.call, op.bulk_len);
             self.await_makers(head.session, op.call, &op.body)?;
         }
         // 2. Run neighbouring operations of one kind together.
@@ -143,6 +144,7 @@ impl Core {
             let Op { call, slot, sequence, .. } = *op;
             let body = std::mem::take(&mut op.body.0);
             let may = self.check_may_change(by.terms, call, &body);
+            let may = may.and_then(|()| self.check_migration(call, &body));
             match may.and_then(|()| Ok(self.request_ids(by.terms, call, &body)?.into_owned())) {
                 Err(fault) => refused.push(Some(fault)),
                 Ok(body) => {
@@ -188,7 +190,7 @@ impl Core {
             };
             match outcome {
                 Ok((done, mapped)) => answers.done(done.seq, mapped.as_deref().unwrap_or(&done.reply), &[]),
-                Err(fault) => answers.refused(&fault),
+                Err(fault) => answers.refused(&self.of_member(fault)),
             }
         }
     }
@@ -235,11 +237,12 @@ impl Core {
                 if let Some(mapped) = self.reply_ids(by.terms, op.call, &op.body, &reply)? {
                     reply = mapped;
                 }
-                Ok(())
+                // mds-RP2: as for single reads.
+                self.check_mirror(op.call)
             });
             match said {
                 Ok(()) => answers.done(Seq(0), &reply, &bulk),
-                Err(fault) => answers.refused(&fault),
+                Err(fault) => answers.refused(&self.of_member(fault)),
             }
         }
     }
@@ -252,7 +255,7 @@ impl Core {
         let mut alone = Answer::new(head, &mut bulk);
         match self.on_read(joined, &head, &op.body, &mut alone, by.terms) {
             Ok(()) => answers.whole(&alone.body, alone.bulk),
-            Err(fault) => answers.refused(&fault),
+            Err(fault) => answers.refused(&self.of_member(fault)),
         }
     }
 }

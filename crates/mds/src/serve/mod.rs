@@ -4,7 +4,7 @@ pub mod attach;
 mod batch_call;
 mod mutate;
 mod read;
-mod stat;
+pub mod stat;
 
 use std::sync::atomic::Ordering;
 
@@ -15,6 +15,7 @@ use wire::check::{Check, CopyOut, Repair};
 use wire::mdt::{EvictSession, MdtLeases, MdtStat};
 use wire::meta::{Counts, LeaseDir, LeaveDir, WatchDir};
 use wire::notice::Listen;
+use wire::pair::VerifyRecords;
 use wire::purge::Dying;
 use wire::session::{Attach, Detach, Flush, KeepAlive, TargetStat};
 use wire::shared::{CatchUp, Close, Hold, Leave};
@@ -53,6 +54,7 @@ impl Core {
                 answer.body.extend_from_slice(&reply);
             }
             Err(fault) => {
+                let fault = self.of_member(fault);
                 // Observers walk no paths.
                 if answer.head.session != SessionId(0) {
                     self.grace.on_refusal(answer.head.call, &fault, self.clock.boot_ms());
@@ -76,7 +78,7 @@ impl Core {
         if self.stopping.load(Ordering::Acquire) {
             return Err(Fault::new(Code::NotReady, "this MDT is stopping; try again when it is back"));
         }
-        self.check_committing(head.call)?;
+        self.check_mirror(head.call)?;
         answer.check_role(head.call)?;
         self.check_begun(head)?;
         self.check_owner(head.session, answer)?;
@@ -128,6 +130,7 @@ impl Core {
             }
             Check::CALL if self.rules.counts() => self.on_check(&parse(body)?).map(plain),
             CopyOut::CALL => self.on_copy_out(&parse(body)?).map(plain),
+            VerifyRecords::CALL => self.on_verify_records(&parse(body)?).map(plain),
             Repair::CALL if self.rules.counts() => self.on_repair(&parse(body)?).map(plain),
             Counts::CALL if self.rules.counts() => {
                 self.await_makers(head.session, head.call, body)?;
@@ -157,6 +160,11 @@ impl Core {
         self.sessions.touch(head.session, self.clock.boot_ms());
         let done = || Some(plain(Empty {}));
         let want = self.pair.has();
+        if self.pair.is_mirrored() {
+            // A parked answer asks the mirror, on the thread of whichever flush ends first. That may be the mirror's own.
+            self.flush_own()?;
+            return self.flush_other(want).map(|()| done());
+        }
         let flushed = self.volume.flush_or_park(|| {
             let (later, me) = (answer.later()?, self.me.clone());
             Some(Box::new(move |flushed| {

@@ -29,6 +29,7 @@ impl Core {
         }
         self.check_session(head.session)?;
         self.check_may_change(terms, head.call, body)?;
+        self.check_migration(head.call, body)?;
         let mapped = self.request_ids(terms, head.call, body)?;
         let body = &*mapped;
         // A replay restores changes of its session. The session reports its sections by `Hold`.

@@ -71,7 +71,8 @@ impl Core {
                 answer.body.truncate(head_bytes);
                 answer.body.extend(mapped);
             }
-            Ok(())
+            // mds-RP2: looked at after the state was read, since this thread may have been paused before.
+            self.check_mirror(head.call)
         };
         ask(answer)?;
         if head.call != OpenRead::CALL || !self.sharers.is_sharing() {

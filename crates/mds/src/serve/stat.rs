@@ -2,23 +2,35 @@
 
 use std::sync::atomic::Ordering;
 
+use disk::volume::Volume;
 use kv::{Engine, View};
 use types::Fault;
 use wire::mdt::{MdtStat, MdtStatReply};
 use wire::session::TargetStatReply;
 
-use crate::Core;
+use crate::executor::room::Room;
 use crate::records::look::look;
+use crate::rules::Rules;
+use crate::{Core, Records};
 
 /// Bytes per file in the estimate of free inodes: entry and inode of a typical name, with an inline page now and then. Inodes are not
 /// pre-allocated, so the documents call their free number an estimate.
 const FILE_BYTES: u64 = 512;
 
-impl Core {
+/// An MDT's volume and records, which serve clients or stand by.
+pub struct Stood<'s> {
+    pub volume: &'s Volume,
+    pub kv: &'s Records,
+    pub rules: &'s dyn Rules,
+    pub room: &'s Room,
+    pub sessions: u32,
+}
+
+impl Stood<'_> {
     pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
         let label = self.volume.label();
         let used = self.room.taken(self.kv.reader().medium_bytes());
-        let inodes = look(&self.kv, &mut |view| self.rules.inodes(view))?;
+        let inodes = look(self.kv, &mut |view| self.rules.inodes(view))?;
         let total = self.room.usable();
         let free = total.saturating_sub(used);
         // A sparse file may promise more than its host file system has.
@@ -33,7 +45,7 @@ impl Core {
             bytes_available: free.min(room_below),
             files_total: inodes + free / FILE_BYTES,
             files_free: free / FILE_BYTES,
-            sessions: self.sessions.count() as u32,
+            sessions: self.sessions,
             // Damage of records is reported to the request that meets it. There is no list of it yet.
             damage_count: 0,
             log_bytes_used: self.volume.log_used().min(self.volume.log_capacity()),
@@ -45,9 +57,21 @@ impl Core {
             late_us: 0,
         })
     }
+}
+
+impl Core {
+    pub fn target_stat(&self) -> Result<TargetStatReply, Fault> {
+        let sessions = self.sessions.count() as u32;
+        let (volume, kv, rules, room) = (&*self.volume, &self.kv, &*self.rules, &self.room);
+        Stood { volume, kv, rules, room, sessions }.target_stat()
+    }
 
     pub fn on_mdt_stat(&self, req: &MdtStat) -> Result<MdtStatReply, Fault> {
         self.check_admin(&req.cap)?;
+        self.mdt_stat()
+    }
+
+    pub fn mdt_stat(&self) -> Result<MdtStatReply, Fault> {
         let counts = &self.leases.counts;
         let (figures, used) = (self.kv.figures(), self.room.taken(self.kv.reader().medium_bytes()));
         Ok(MdtStatReply {

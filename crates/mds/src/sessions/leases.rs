@@ -490,6 +490,7 @@ impl Core {
             let number = last.max().unwrap_or(0);
             waits.push((session, number));
         }
+        let _wait = spent::waiting(spent::Cause::Lock);
         for (session, number) in waits {
             self.await_forgotten(&session, number, began)?;
         }

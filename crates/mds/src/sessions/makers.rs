@@ -286,6 +286,7 @@ impl Core {
     pub fn recall_dir(&self, dir: Fid, session: SessionId) -> Result<(), Fault> {
         let began = Instant::now();
         let _waiting = Waiting::begin(&self.leases.counts.waiting)?;
+        let _wait = spent::waiting(spent::Cause::Lock);
         while let Some((holder, number)) = self.makers.want(dir, session, Instant::now()) {
             let Some(holder) = self.sessions.get(holder) else {
                 self.makers.forget(holder);

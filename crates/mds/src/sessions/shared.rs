@@ -401,6 +401,7 @@ impl Sharers {
                 MutexGuard::unlocked(&mut state, || recall(req.fid, &recalled, sessions));
                 continue;
             }
+            let _wait = spent::waiting(spent::Cause::Lock);
             if self.changed.wait_until(&mut state, until).timed_out() {
                 return Ok(None);
             }
@@ -669,6 +670,9 @@ impl Sharing for Others<'_> {
     }
     fn leased_elsewhere(&self, fid: Fid) -> bool {
         self.core.sharers.state.lock().sections.is_held_elsewhere(fid, self.session)
+    }
+    fn holds_alone(&self, fid: Fid, token: u64) -> bool {
+        self.core.sharers.state.lock().sections.holds_alone(fid, (self.session, token))
     }
     fn era(&self) -> u64 {
         self.core.sharers.era.load(Ordering::SeqCst)

@@ -5,8 +5,9 @@ use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use disk::Disk;
-use disk::volume::{Kind, Verdict, Volume};
+use disk::volume::{Verdict, Volume};
 use kv::{Engine, Tidied};
+use pair::Companion;
 use parking_lot::Mutex;
 use types::{Code, Fault, Fid, Key, Seq, Shard};
 
@@ -14,14 +15,14 @@ use crate::bell::Bells;
 use crate::executor::execute::{Executor, ExecutorState};
 use crate::executor::room::Room;
 use crate::joined::shard_of;
-use crate::pair::Pair;
+use crate::pair::{Lines, Pair};
 use crate::records::ids::Ids;
 use crate::records::ledger::Changelog;
 use crate::records::look::{Trouble, look, look_around, until_loaded};
 use crate::sessions::Load;
 use crate::sessions::locks::Locks;
 use crate::start::replica::Entry;
-use crate::start::standby::Standby;
+use crate::start::standby::{Parts, Standby, check_kind};
 use crate::start::workers::Workers;
 use crate::upkeep::checkpoint::{State, empty_on, read_state};
 use crate::{Core, Mdt, Records, Settings};
@@ -29,33 +30,50 @@ use crate::{Core, Mdt, Records, Settings};
 impl Mdt {
     /// Recovers the MDT on `disk`. It answers `NotReady` to clients until `join`.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Mdt>, Fault> {
-        Standby::open(disk, settings)?.serve()
+        Standby::open(disk, settings)?.serve(None)
     }
 }
 
 impl Standby {
     /// Steps 1 to 3: log and state of the MDT on `disk`.
     pub fn open(disk: Arc<dyn Disk>, settings: Settings) -> Result<Standby, Fault> {
+        Standby::open_upto(disk, settings, None)
+    }
+
+    /// As `open`, of the log up to entry `after`. The entries behind it are cut off, durably. Refused if the checkpoint has some of them already.
+    pub fn open_cut(disk: Arc<dyn Disk>, settings: Settings, after: Seq) -> Result<Standby, Fault> {
+        Standby::open_upto(disk, settings, Some(after))
+    }
+
+    fn open_upto(disk: Arc<dyn Disk>, settings: Settings, upto: Option<Seq>) -> Result<Standby, Fault> {
         // 1. The medium.
         let volume = Volume::open(disk)?;
-        let label = volume.label();
-        if label.kind != Kind::Mdt {
-            return Err(Fault::new(
-                Code::Invalid,
-                format!("this device holds an OST of {}, not an MDT; give it to an oss", label.fs_name),
-            ));
-        }
+        check_kind(&volume)?;
         // 2. The checkpoint, and the log behind it.
-        let state = restore(&settings, &volume)?;
+        let (state, lines) = restore(&settings, &volume, upto)?;
+        if state.kv.lost() > 0 {
+            // An earlier life has met damage and gone on alone. The other member of a mirror may have these records.
+            let lost = std::io::ErrorKind::InvalidData.into();
+            volume.troubles().note_unread("a part of the MDT's table, lost before this start,", &lost);
+        }
         // 3. Start: all that was replayed is durable now, and the incarnation is new unless the stop was clean.
         let was_clean = volume.was_clean();
         volume.start()?;
-        Ok(Standby::new(volume, state, was_clean, settings))
+        Ok(Standby::new(volume, state, lines, was_clean, settings))
     }
 
     /// Serves clients in the life that the volume has.
-    pub(super) fn serve(self) -> Result<Arc<Mdt>, Fault> {
-        let (volume, State { kv, mut slots, counts, kept }, was_clean, settings) = self.into_parts();
+    /// `companion`: its mirror, if it has one.
+    pub fn serve(&self, companion: Option<Arc<dyn Companion>>) -> Result<Arc<Mdt>, Fault> {
+        self.take_parts()?.serve(companion)
+    }
+}
+
+impl Parts {
+    pub fn serve(self, companion: Option<Arc<dyn Companion>>) -> Result<Arc<Mdt>, Fault> {
+        let Parts { volume, state, lines, was_clean, settings } = self;
+        let State { kv, mut slots, counts, kept } = state;
+        let kv = Arc::into_inner(kv).expect("the standby's checkpoint has ended");
         let (label, incarnation) = (volume.label(), volume.incarnation());
         // 4. State that follows from the table.
         check_formatted(&settings, &kv)?;
@@ -84,7 +102,8 @@ impl Standby {
             newest_lease: ids.newest_lease(),
             // The start flushed all replayed entries.
             change_let_by: AtomicU64::new(0),
-            epoch: AtomicU32::new(label.epoch.0),
+            // A registration after this start may have raised the epoch of the log above the label's.
+            epoch: AtomicU32::new(lines.newest().map_or(label.epoch, |line| line.max(label.epoch)).0),
             kv,
             executor: Executor::new(ExecutorState {
                 slots,
@@ -93,6 +112,8 @@ impl Standby {
                 changelog,
                 closed: false,
                 is_behind: false,
+                place: None,
+                lines,
                 payload: Vec::new(),
             }),
             sharers: crate::sessions::shared::Sharers::new(&sessions.ids()),
@@ -117,7 +138,12 @@ impl Standby {
             walks: Default::default(),
             copying: Mutex::new(None),
             grace: Default::default(),
-            pair: Pair::default(),
+            hold: Mutex::new(None),
+            giving: Mutex::new(None),
+            copies: AtomicU64::new(0),
+            verifier: Default::default(),
+            // Before ids are reserved, so that the mirror orders the reservation too.
+            pair: Pair::of(companion, volume.last_seq()),
             volume,
             settings,
         });
@@ -142,18 +168,34 @@ impl Standby {
     }
 }
 
-/// The state of the checkpoint with the log replayed.
-fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
+/// The state of the checkpoint with the log replayed, up to an entry if one is given. And the lines of that log.
+fn restore(settings: &Settings, volume: &Volume, upto: Option<Seq>) -> Result<(State, Lines), Fault> {
+    let is_behind = |seq: Seq| upto.is_some_and(|upto| seq > upto);
+    let had = volume.checkpoint_seq();
+    if let Some(upto) = upto.filter(|_| is_behind(had)) {
+        let why =
+            format!("the MDT's checkpoint has entries up to {had}, and those behind {upto} are to be cut");
+        return Err(Fault::new(Code::Stale, format!("{why}; fill it with the content of the other member")));
+    }
     let empty = empty_on(volume, settings.cache_bytes)?;
     let mut state = match volume.checkpoint_reader()? {
         Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
         None => {
             let (slots, counts, kept) = Default::default();
-            State { kv: empty, slots, counts, kept }
+            State { kv: Arc::new(empty), slots, counts, kept }
         }
     };
-    let mut fault = None;
-    volume.replay(&mut |entry| {
+    let (mut fault, mut lines) = (None, Lines::default());
+    let replayed = volume.replay(&mut |entry| {
+        let last = Seq(entry.seq.0 + u64::from(entry.ops) - 1);
+        if is_behind(last) {
+            return Verdict::Cut;
+        }
+        lines.note(entry.epoch, entry.seq);
+        if last <= had {
+            // mds-RP6: the log was held behind the checkpoint.
+            return Verdict::Keep;
+        }
         match Entry::decode(entry.payload, entry.ops).map_err(|why| unreadable(entry.seq, &why)).and_then(
             |read| {
                 let ready = state.prepare(&*settings.rules, read)?;
@@ -171,10 +213,15 @@ fn restore(settings: &Settings, volume: &Volume) -> Result<State, Fault> {
             }
         }
     })?;
+    if let (None, Some(upto)) = (&fault, upto.filter(|upto| *upto != replayed.end.seq)) {
+        let why =
+            format!("the MDT's log has no entry that ends with {upto}: it ends with {}", replayed.end.seq);
+        return Err(Fault::new(Code::Stale, format!("{why}; fill it with the content of the other member")));
+    }
     // The entry's checksum is right, so this is no torn write: a newer program wrote it, or it is damage. Cutting the log here would lose
     // acknowledged changes.
     match fault {
-        None => Ok(state),
+        None => Ok((state, lines)),
         Some(fault) => Err(fault),
     }
 }
@@ -183,7 +230,7 @@ fn unreadable(seq: Seq, why: &str) -> Fault {
     Fault::new(Code::Damaged, format!("log entry {seq}: {why}; open the MDT with the program that wrote it"))
 }
 
-fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
+pub fn check_formatted(settings: &Settings, kv: &Records) -> Result<(), Fault> {
     match look(kv, &mut |view| settings.rules.is_formatted(view))? {
         true => Ok(()),
         false => Err(Fault::new(

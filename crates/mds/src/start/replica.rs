@@ -42,13 +42,13 @@ impl State {
         let changes = &entry.record.changes;
         let mut learned = Learned::default();
         if rules.counts() {
-            learned = match look(&self.kv, &mut |view| self.counts.learn(view, changed(changes))) {
+            learned = match look(&*self.kv, &mut |view| self.counts.learn(view, changed(changes))) {
                 // The request that needs the record reports its damage, and fsck finds wrong sums.
                 Err(fault) if fault.code == Code::Damaged => Learned::default(),
                 found => found?,
             };
         }
-        until_loaded(&self.kv, &mut || self.kv.admits(changes.keys()).map_err(Trouble::Absent))?;
+        until_loaded(&*self.kv, &mut || self.kv.admits(changes.keys()).map_err(Trouble::Absent))?;
         Ok(Ready { entry, learned })
     }
 
@@ -63,12 +63,12 @@ impl State {
         self.counts.add(learned);
         self.slots.apply(&record.members, first, &record.changes);
         self.kv.apply(last, record.changes);
-        abandoned.map_or(Ok(()), |given| given.forget(&self.kv, last, &put))
+        abandoned.map_or(Ok(()), |given| given.forget(&*self.kv, last, &put))
     }
 
     /// True if the state shows every effect of this entry: its records and its slots. Exact for the last entry that was applied.
     pub fn shows(&self, first: Seq, record: &Record) -> Result<bool, Fault> {
-        let has_all = look(&self.kv, &mut |view| {
+        let has_all = look(&*self.kv, &mut |view| {
             // Of two changes of one key the later counts.
             let is_last = |at: usize, key: &Key| !record.changes.0[at + 1..].iter().any(|c| c.key == *key);
             let mut changes = record.changes.0.iter().enumerate().filter(|(at, c)| is_last(*at, &c.key));

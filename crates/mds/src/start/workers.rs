@@ -1,6 +1,7 @@
-//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (memtables to the tree), purge.
+//! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (memtables to the
+//! tree), verifier (the members of a mirror), purge.
 //!
-//! mds-T1: a stop ends each thread within one request to an OST.
+//! mds-T1: a stop ends each thread within one request to an OST, or to the mirror's other member.
 //! mds-T2: no thread holds the `Mdt`, so dropping it ends them.
 
 use std::sync::Arc;
@@ -27,6 +28,9 @@ impl Workers {
         workers.spawn(core, "mdt-keep", keeper);
         workers.spawn(core, "mdt-tidy", tidier);
         workers.spawn(core, "mdt-move", mover);
+        if core.pair.is_mirrored() {
+            workers.spawn(core, "mdt-verify", verifier);
+        }
         workers
     }
 
@@ -54,10 +58,10 @@ impl Workers {
     /// Refuses further requests and waits for the threads to end.
     pub fn stop(&self, core: &Core) {
         core.stopping.store(true, Ordering::Release);
-        core.pair.stop();
         core.bells.flush.ring();
         core.bells.checkpoint.ring();
         core.bells.purge.ring();
+        core.bells.verify.ring();
         core.kv.wake();
         for thread in std::mem::take(&mut *self.0.lock()) {
             if thread.join().is_err() {
@@ -141,6 +145,7 @@ fn keeper(core: &Core) {
         core.sweep_locks();
         core.sweep_check();
         core.sweep_copy();
+        core.sweep_giving();
     }
 }
 
@@ -152,6 +157,16 @@ fn tidier(core: &Core) {
     while !core.is_stopping() {
         core.kv.until_untidy(TIDIES_WITHIN);
         core.tidy();
+    }
+}
+
+fn verifier(core: &Core) {
+    let mut pause = Duration::ZERO;
+    while !core.is_stopping() {
+        core.bells.verify.wait(pause);
+        if !core.is_stopping() {
+            pause = core.verify_round();
+        }
     }
 }
 

@@ -124,3 +124,13 @@ fn lease_versions_rise_over_the_low_half() {
     assert!((second.lease_epoch, second.lease_counter) > (first.lease_epoch, first.lease_counter));
     assert_eq!((second.lease_epoch, second.lease_counter), (2, 7));
 }
+
+#[test]
+fn m4_a_slot_that_was_first_used_after_a_checkpoint_survives_a_replay() {
+    let (rig, disk) = Rig::fresh();
+    rig.mdt.checkpoint().unwrap();
+    let fid = rig.make(1, 1, "a").unwrap();
+    drop(rig);
+    let rig = Rig::open(disk);
+    assert_eq!(rig.make(1, 1, "a"), Ok(fid), "it is answered from its slot");
+}

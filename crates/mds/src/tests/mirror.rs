@@ -1,233 +1,35 @@
 //! Two members of a mirror on media of their own: what was answered is at both, and what was told as flushed survives at both.
 
+mod beside;
+mod compare;
+mod resync;
+mod trouble;
+mod two;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use disk::volume::{LogEntry, Verdict, Volume};
+use disk::volume::Volume;
 use disk::{Crash, Disk, SimDisk};
-use kv::{Engine, View};
-use meta::counts::Pending;
+use net::{Answer, Service};
+use pair::{Companion, Logged, Place, Replica};
 use parking_lot::Mutex;
 use types::*;
-use wire::Header;
-use wire::map::Target;
-use wire::mgmt::RegisterReply;
-use wire::session::{Flush, KeepAlive};
+use wire::session::{Flush, KeepAlive, TargetStat, TargetStatReply};
+use wire::{Header, Request, Wire, decode_reply};
 
+pub use self::two::{Contents, contents};
+use self::two::{
+    Link, Two, Way, catch_up, contents_of, flat_standby, other, settings, takes_over, takes_over_above,
+};
 use super::counts::Play;
 use super::crash::Story;
 use super::image::check_image;
-use super::rig::{HandClock, Rig, format, registered};
+use super::rig::{HandClock, Rig, format};
 use super::rules::{self, body, flat};
-use crate::executor::slots::Slots;
 use crate::pair::planted::{Bug, is_found};
-use crate::{Companion, FormatSpec, Mdt, MetaRules, Records, Rules, Settings, Shipped, Standby};
-
-/// Records, slots and counts.
-pub type Contents = [BTreeMap<Vec<u8>, Vec<u8>>; 3];
-
-pub fn contents(kv: &Records, slots: &Slots, counts: &Pending) -> Contents {
-    let mut records = BTreeMap::new();
-    let each = kv.snapshot().each(&mut |key, value, _| {
-        records.insert(key.as_bytes().to_vec(), value.to_vec());
-        Ok(())
-    });
-    each.unwrap();
-    let slots = slots.records().map(|(key, value)| (key.as_bytes().to_vec(), value.raw().to_vec()));
-    let counts = counts.records().map(|(key, value)| (key.as_bytes().to_vec(), value));
-    [records, slots.collect(), counts.collect()]
-}
-
-fn contents_of(rig: &Rig) -> Contents {
-    let seat = rig.mdt.core.executor.lead();
-    contents(&rig.mdt.core.kv, &seat.slots, &seat.counts)
-}
-
-/// The way to the other member.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Open,
-    /// Requests do not arrive.
-    Cut,
-    /// The answer of an append is lost.
-    Deaf,
-}
-
-/// An entry as it was shipped, and the primary's events when it was acknowledged.
-#[derive(Clone)]
-struct Sent {
-    at: usize,
-    epoch: Epoch,
-    incarnation: Incarnation,
-    first: Seq,
-    ops: u32,
-    payload: Vec<u8>,
-}
-
-impl Sent {
-    fn shipped(&self) -> Shipped<'_> {
-        let Sent { epoch, incarnation, first, ops, ref payload, .. } = *self;
-        Shipped { epoch, incarnation, first, ops, payload }
-    }
-}
-
-type Hook = Box<dyn Fn() + Send>;
-
-/// The other member, and a record of what it was sent.
-struct Link {
-    standby: Standby,
-    a: Arc<SimDisk>,
-    b: Arc<SimDisk>,
-    way: Mutex<Way>,
-    sent: Mutex<Vec<Sent>>,
-    /// Events of both media at the begin and at the end of each call: between two marks, one medium rests.
-    marks: Mutex<Vec<(usize, usize)>>,
-    /// Runs before the other member takes an entry.
-    hook: Mutex<Option<Hook>>,
-}
-
-impl Link {
-    fn mark(&self) -> (usize, usize) {
-        let now = (self.a.events(), self.b.events());
-        self.marks.lock().push(now);
-        now
-    }
-
-    fn check(&self) -> Result<Way, Fault> {
-        match *self.way.lock() {
-            Way::Cut => Err(Fault::new(Code::Timeout, "cut")),
-            way => Ok(way),
-        }
-    }
-}
-
-impl Companion for Link {
-    fn append(&self, entry: &Shipped<'_>) -> Result<Seq, Fault> {
-        let way = self.check()?;
-        self.hook.lock().iter().for_each(|hook| hook());
-        self.mark();
-        let has = self.standby.append(entry)?;
-        let (at, _) = self.mark();
-        let Shipped { epoch, incarnation, first, ops, payload } = *entry;
-        self.sent.lock().push(Sent { at, epoch, incarnation, first, ops, payload: payload.to_vec() });
-        match way {
-            Way::Deaf => Err(Fault::new(Code::Timeout, "the answer is lost")),
-            _ => Ok(has),
-        }
-    }
-
-    fn flush(&self, _: Seq) -> Result<Seq, Fault> {
-        self.check()?;
-        self.mark();
-        let flushed = self.standby.flush();
-        self.mark();
-        flushed
-    }
-
-    fn last_seq(&self) -> Result<Seq, Fault> {
-        self.check().map(|_| self.standby.last_seq())
-    }
-}
-
-/// A pair, and the other member's medium as it was at the pairing.
-struct Two {
-    rig: Rig,
-    a: Arc<SimDisk>,
-    b: Arc<SimDisk>,
-    b_before: SimDisk,
-    link: Arc<Link>,
-}
-
-fn settings(rules: Arc<dyn Rules>, clock: &Arc<HandClock>) -> Settings {
-    Settings { background: false, clock: clock.clone(), ..Settings::with_rules(rules) }
-}
-
-/// The other member is target 3 of the same mirror.
-fn other() -> RegisterReply {
-    let mut reply = registered();
-    let first = reply.map.targets[0].clone();
-    reply.map.targets.push(Target { id: TargetId(3), ..first });
-    reply.target = TargetId(3);
-    reply
-}
-
-fn flat_standby(disk: Arc<SimDisk>) -> Standby {
-    Standby::open(disk, settings(flat(), &Arc::default())).unwrap()
-}
-
-/// Gives a standby all entries that the log of `a` has beyond it.
-fn catch_up(standby: &Standby, a: &Arc<SimDisk>) {
-    let of_a = Volume::open_read_only(a.clone() as Arc<dyn Disk>).unwrap();
-    let replayed = of_a.replay(&mut |entry| {
-        let LogEntry { epoch, seq, ops, incarnation, payload, .. } = *entry;
-        if seq > standby.last_seq() {
-            standby.append(&Shipped { epoch, incarnation, first: seq, ops, payload }).unwrap();
-        }
-        Verdict::Keep
-    });
-    replayed.unwrap();
-}
-
-fn takes_over(standby: Standby) -> Rig {
-    Rig::around(standby.promote(Incarnation(0)).unwrap(), Arc::default(), other()).unwrap()
-}
-
-impl Two {
-    /// Both media begin with the same bytes. Their recordings begin at the pairing, with one client attached.
-    fn over(a: Arc<SimDisk>, rules: Arc<dyn Rules>) -> Two {
-        let clock = Arc::<HandClock>::default();
-        let mdt = Mdt::open(a.clone(), settings(rules.clone(), &clock)).unwrap();
-        mdt.flush().unwrap();
-        let b = Arc::new(a.crash(Crash::KeepAll));
-        let standby = Standby::open(b.clone(), settings(rules, &clock)).unwrap();
-        Two::of((mdt, clock), a, b, standby)
-    }
-
-    fn of(
-        (mdt, clock): (Arc<Mdt>, Arc<HandClock>),
-        a: Arc<SimDisk>,
-        b: Arc<SimDisk>,
-        standby: Standby,
-    ) -> Two {
-        let link = Arc::new(Link {
-            standby,
-            a: a.clone(),
-            b: b.clone(),
-            way: Mutex::new(Way::Open),
-            sent: Mutex::default(),
-            marks: Mutex::default(),
-            hook: Mutex::default(),
-        });
-        mdt.pair(link.clone()).unwrap();
-        let rig = Rig::around(mdt, clock, registered()).unwrap();
-        rig.mdt.flush().unwrap();
-        link.sent.lock().clear();
-        let b_before = b.crash(Crash::KeepAll);
-        a.record();
-        b.record();
-        Two { rig, a, b, b_before, link }
-    }
-
-    fn fresh() -> Two {
-        let a = Arc::new(SimDisk::new(1 << 20));
-        format(a.clone());
-        Two::over(a, flat())
-    }
-
-    /// Ends the primary and returns the other member.
-    fn kill(self) -> Standby {
-        let Two { rig, link, .. } = self;
-        drop(rig);
-        Arc::into_inner(link).unwrap().standby
-    }
-
-    fn until_it_waits(&self) {
-        while !self.rig.mdt.waits_for_companion() {
-            std::thread::yield_now();
-        }
-    }
-}
+use crate::{FormatSpec, Mdt, MetaRules, Standby};
 
 #[test]
 fn rp1_both_members_have_the_same_records_slots_and_counts() {
@@ -278,7 +80,7 @@ fn the_primary_dies_in(seed: u64) {
     for cut in 0..=events {
         let begin = at;
         while let Some(entry) = sent.get(at).filter(|entry| entry.at <= cut) {
-            assert_eq!(follower.append(&entry.shipped()), Ok(entry.shipped().last()));
+            assert_eq!(follower.append(&entry.entry), Ok(()));
             at += 1;
         }
         // Between two entries the other member does not change, but the primary may answer.
@@ -358,15 +160,15 @@ fn rp3_whatever_was_told_as_flushed_survives_at_both() {
 fn rp3_a_flush_fails_unless_both_members_flushed() {
     let two = Two::fresh();
     two.rig.make(1, 1, "a").unwrap();
-    *two.link.way.lock() = Way::Cut;
+    two.link.turn(Way::Cut);
     two.rig.list();
     let told = two.rig.told.load(Ordering::SeqCst);
     assert!(two.rig.ask(&Flush {}, two.rig.session).is_err());
-    two.rig.mdt.flush_own().unwrap();
+    Replica::flush(&*two.rig.mdt).unwrap();
     two.rig.list();
     assert_eq!(two.rig.told.load(Ordering::SeqCst), told, "one member has flushed it");
     assert!(two.rig.mdt.core.volume.flushed_seq() > Seq(told));
-    *two.link.way.lock() = Way::Open;
+    two.link.turn(Way::Open);
     two.rig.ask(&Flush {}, two.rig.session).unwrap();
     two.rig.list();
     assert_eq!(two.rig.told.load(Ordering::SeqCst), two.link.standby.last_seq().0);
@@ -402,7 +204,7 @@ fn rp1_an_entry_is_not_visible_before_both_members_have_it() {
 /// Makes "a" while the way is bad, ends the wait by `end`, and returns the answer.
 fn waits(way: Way, end: impl FnOnce(&Two)) -> (Two, Result<Fid, Fault>) {
     let two = Two::fresh();
-    *two.link.way.lock() = way;
+    two.link.turn(way);
     let made = std::thread::scope(|scope| {
         let making = scope.spawn(|| two.rig.make(1, 1, "a"));
         two.until_it_waits();
@@ -428,10 +230,7 @@ fn is_there_once(rig: &Rig, fid: Fid) {
 #[test]
 fn rp2_an_entry_waits_until_the_other_member_is_back() {
     for way in [Way::Deaf, Way::Cut] {
-        let (two, made) = waits(way, |two| {
-            *two.link.way.lock() = Way::Open;
-            two.rig.mdt.pair(two.link.clone()).unwrap();
-        });
+        let (two, made) = waits(way, |two| two.link.turn(Way::Open));
         let fid = made.unwrap();
         is_there_once(&two.rig, fid);
         assert_eq!(contents_of(&two.rig), two.link.standby.contents());
@@ -442,29 +241,156 @@ fn rp2_an_entry_waits_until_the_other_member_is_back() {
 }
 
 #[test]
-fn rp2_an_entry_is_flushed_and_applied_when_the_other_member_is_declared_out() {
+fn rp2_an_entry_is_applied_when_the_other_member_is_declared_out_and_comes_to_it_later() {
     for way in [Way::Deaf, Way::Cut] {
-        let (two, made) = waits(way, |two| two.rig.mdt.go_on_alone().unwrap());
+        let (two, made) = waits(way, |two| {
+            // As a member does before it asks to be alone.
+            Replica::flush(&*two.rig.mdt).unwrap();
+            two.link.turn(Way::Out);
+        });
         let fid = made.unwrap();
         let left = Rig::open(Arc::new(two.a.crash(Crash::DropAll)));
         assert_eq!(left.list(), BTreeMap::from([("a".into(), fid)]), "it was flushed");
         is_there_once(&two.rig, fid);
-        // The other member lacks entries now.
-        *two.link.way.lock() = Way::Open;
-        assert_eq!(two.rig.mdt.pair(two.link.clone()).unwrap_err().code, Code::Stale);
         two.rig.make(3, 1, "c").unwrap();
+        assert_ne!(contents_of(&two.rig), two.link.standby.contents());
+        // The other member is back, and gets from the log what it lacks.
+        catch_up(&two.link.standby, &*two.rig.mdt);
+        assert_eq!(contents_of(&two.rig), two.link.standby.contents());
+        two.link.turn(Way::Open);
+        two.rig.make(3, 2, "d").unwrap();
+        assert_eq!(contents_of(&two.rig), two.link.standby.contents());
     }
 }
 
 #[test]
-fn rp2_a_stop_ends_the_wait_and_the_next_start_applies_the_entry() {
-    let (two, made) = waits(Way::Cut, |two| two.rig.mdt.stop(true).unwrap());
+fn rp2_an_entry_that_is_not_committed_ends_the_life_and_the_next_one_applies_it() {
+    let (two, made) = waits(Way::Cut, |two| two.link.turn(Way::Over));
     assert_eq!(made.unwrap_err().code, Code::NotReady);
+    assert_eq!(two.rig.list().len(), 0, "it is not visible");
+    assert_eq!(two.rig.make(2, 1, "b").unwrap_err().code, Code::NotReady, "nothing is ordered any more");
     assert!(two.rig.mdt.checkpoint().is_err(), "a checkpoint would leave the entry out");
+    two.rig.mdt.stop(true).unwrap();
     let rig = Rig::open(Arc::new(two.a.crash(Crash::KeepAll)));
     assert!(!rig.mdt.was_clean());
     assert_eq!(rig.list().keys().collect::<Vec<_>>(), ["a"]);
     rig.make(1, 1, "a").unwrap();
+}
+
+#[test]
+fn rp1_a_refused_order_leaves_no_entry() {
+    let two = Two::fresh();
+    let before = (two.rig.mdt.core.volume.position(), contents_of(&two.rig));
+    two.link.refuses_order.store(true, Ordering::SeqCst);
+    assert_eq!(two.rig.make(1, 1, "a").unwrap_err().code, Code::NotReady);
+    assert_eq!((two.rig.mdt.core.volume.position(), contents_of(&two.rig)), before);
+    two.link.refuses_order.store(false, Ordering::SeqCst);
+    let fid = two.rig.make(1, 1, "a").unwrap();
+    is_there_once(&two.rig, fid);
+}
+
+#[test]
+fn rp1_a_full_log_is_found_before_an_entry_is_ordered() {
+    let two = Two::fresh();
+    let core = &two.rig.mdt.core;
+    let (mut sequence, mut trims) = (0, 0);
+    while trims < 3 {
+        let before = core.volume.first_seq();
+        sequence += 1;
+        two.rig.make(1, sequence, &format!("file {sequence}")).unwrap();
+        trims += usize::from(core.volume.first_seq() > before);
+    }
+    assert_eq!(contents_of(&two.rig), two.link.standby.contents());
+}
+
+/// The log was full after all when its entry came.
+#[test]
+fn rp1_a_place_that_was_given_is_used_by_the_next_entry_or_the_life_ends() {
+    let two = Two::fresh();
+    let give = |count| {
+        let place = Companion::order(&*two.link, count).unwrap();
+        two.rig.mdt.core.executor.lead().place = Some(place);
+        place
+    };
+    let place = give(1);
+    two.rig.make(1, 1, "a").unwrap();
+    assert_eq!(two.link.sent.lock().last().unwrap().entry.place, place);
+    assert_eq!(contents_of(&two.rig), two.link.standby.contents());
+    give(3);
+    assert_eq!(two.rig.make(1, 2, "b").unwrap_err().code, Code::NotReady);
+    assert_eq!(two.rig.make(1, 3, "c").unwrap_err().code, Code::NotReady);
+    assert_eq!(two.rig.mdt.core.volume.last_seq(), place.last);
+}
+
+#[test]
+fn an_mdt_that_serves_gets_a_mirror_and_no_entry_is_missing() {
+    let a = Arc::new(SimDisk::new(16 << 20));
+    let spec = FormatSpec::for_size(super::rig::label(), 16 << 20);
+    Mdt::format(a.clone(), &spec, false, &rules::FlatRules, Time::default()).unwrap();
+    let rig = Rig::open(a.clone());
+    let (mut link, has_one) = (None, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut some, mut left) = (0, 20);
+            while left > 0 {
+                left -= u32::from(has_one.load(Ordering::SeqCst));
+                some += 1;
+                rig.make(1, some, &format!("file {some}")).unwrap();
+            }
+        });
+        while rig.mdt.core.volume.last_seq() < Seq(20) {
+            std::thread::yield_now();
+        }
+        let begin = |lines: Vec<(Epoch, Seq)>, end| {
+            let b = Arc::new(a.crash(Crash::KeepAll));
+            let standby = flat_standby(b.clone());
+            assert_eq!(standby.lines(), (lines, end));
+            let made = Arc::new(Link::over(standby, a.clone(), b, end));
+            link = Some(made.clone());
+            Ok(made as Arc<dyn Companion>)
+        };
+        rig.mdt.set_companion(begin).unwrap();
+        has_one.store(true, Ordering::SeqCst);
+    });
+    let link = link.unwrap();
+    assert!(link.sent.lock().len() >= 20);
+    assert_eq!(contents_of(&rig), link.standby.contents());
+    rig.ask(&Flush {}, rig.session).unwrap();
+    assert_eq!(rig.told.load(Ordering::SeqCst), link.standby.flushed_seq().0);
+}
+
+#[test]
+fn rp2_a_member_that_may_not_serve_refuses_and_says_where_to_go_if_it_was_replaced() {
+    let two = Two::fresh();
+    two.rig.make(1, 1, "a").unwrap();
+    two.link.serves.store(false, Ordering::SeqCst);
+    let list = Header { call: rules::LIST, ..Header::default() };
+    assert_eq!(two.rig.send(list, &[]).unwrap_err().code, Code::NotReady);
+    let alive = KeepAlive { session: two.rig.session, mode: 0 };
+    assert!(two.rig.ask(&alive, two.rig.session).is_ok());
+    let mut map = other().map;
+    map.version += 1;
+    map.mirrors[0].primary = TargetId(3);
+    two.rig.mdt.set_map(&map).unwrap();
+    assert_eq!(two.rig.send(list, &[]).unwrap_err().code, Code::Moved);
+    // Its mirror knows better than the map.
+    two.link.serves.store(true, Ordering::SeqCst);
+    assert_eq!(two.rig.list().len(), 1);
+}
+
+#[test]
+fn rp1_a_restarted_primary_orders_from_its_first_entry_on() {
+    let two = Two::fresh();
+    let fid = two.rig.make(1, 1, "a").unwrap();
+    two.link.turn(Way::Out);
+    two.rig.make(2, 1, "b").unwrap();
+    let [a, b] = [&two.a, &two.b].map(|disk| Arc::new(disk.crash(Crash::KeepAll)));
+    let two = Two::restarted(a, b);
+    assert_eq!(two.rig.make(1, 1, "a"), Ok(fid), "it is answered from its slot");
+    two.rig.make(1, 2, "c").unwrap();
+    assert_eq!(contents_of(&two.rig), two.link.standby.contents());
+    let rig = takes_over(two.kill());
+    assert_eq!(rig.list().len(), 3);
 }
 
 /// An entry is lost on the way, and the next one comes.
@@ -475,11 +401,11 @@ fn an_entry_is_missing() {
     }
     let sent = two.link.sent.lock().clone();
     let follower = flat_standby(Arc::new(two.b_before.copy()));
-    let last = follower.append(&sent[0].shipped()).unwrap();
-    assert_eq!(follower.append(&sent[2].shipped()).unwrap_err().code, Code::Stale);
-    assert_eq!(follower.last_seq(), last, "a refusal leaves nothing");
+    follower.append(&sent[0].entry).unwrap();
+    assert_eq!(follower.append(&sent[2].entry).unwrap_err().code, Code::Stale);
+    assert_eq!(follower.last_seq(), sent[0].entry.place.last, "a refusal leaves nothing");
     for entry in &sent[1..] {
-        assert_eq!(follower.append(&entry.shipped()), Ok(entry.shipped().last()));
+        assert_eq!(follower.append(&entry.entry), Ok(()));
     }
     assert_eq!(follower.contents(), two.link.standby.contents());
 }
@@ -491,7 +417,7 @@ fn rp4_a_standby_takes_no_entry_that_does_not_follow() {
 }
 
 #[test]
-fn rp4_only_the_last_entry_is_acknowledged_again_also_after_a_restart() {
+fn rp4_only_the_last_entry_is_taken_again_also_after_a_restart() {
     let two = Two::fresh();
     for (n, name) in (1..).zip(["a", "b"]) {
         two.rig.make(1, n, name).unwrap();
@@ -501,17 +427,20 @@ fn rp4_only_the_last_entry_is_acknowledged_again_also_after_a_restart() {
     let again = flat_standby(Arc::new(two.b.crash(Crash::KeepAll)));
     for standby in [&two.link.standby, &again] {
         let before = standby.contents();
-        assert_eq!(standby.append(&sent[1].shipped()), Ok(last));
-        assert_eq!(standby.append(&sent[0].shipped()).unwrap_err().code, Code::Stale);
+        assert_eq!(standby.append(&sent[1].entry), Ok(()));
+        assert_eq!(standby.append(&sent[0].entry).unwrap_err().code, Code::Stale);
         // Another entry with the same seq.
-        let other = Sent { first: sent[1].first, ..sent[0].clone() };
-        assert_eq!(standby.append(&other.shipped()).unwrap_err().code, Code::Stale);
+        let other = sent[0].at_seq(sent[1].entry.place.first);
+        assert_eq!(standby.append(&other).unwrap_err().code, Code::Stale);
         assert_eq!((standby.contents(), standby.last_seq()), (before, last));
     }
-    let old = Sent { epoch: Epoch(0), first: Seq(last.0 + 1), ..sent[1].clone() };
-    assert_eq!(two.link.standby.append(&old.shipped()).unwrap_err().code, Code::Moved);
-    let torn = Sent { payload: sent[1].payload[1..].to_vec(), first: Seq(last.0 + 1), ..sent[1].clone() };
-    assert_eq!(two.link.standby.append(&torn.shipped()).unwrap_err().code, Code::BadRequest);
+    let next = sent[1].at_seq(Seq(last.0 + 1));
+    let old = Logged { place: Place { line: Epoch(0), ..next.place }, ..next.clone() };
+    assert_eq!(two.link.standby.append(&old).unwrap_err().code, Code::Moved);
+    let torn = Logged { content: next.content[1..].to_vec(), ..next.clone() };
+    assert_eq!(two.link.standby.append(&torn).unwrap_err().code, Code::BadRequest);
+    let backwards = Logged { place: Place { last: Seq(next.place.first.0 - 1), ..next.place }, ..next };
+    assert_eq!(two.link.standby.append(&backwards).unwrap_err().code, Code::BadRequest);
 }
 
 /// A client that has not noticed the change of primary is told to attach.
@@ -523,12 +452,12 @@ fn a_member_takes_over() {
     (0..3).for_each(|_| drop(Rig::open(a.clone())));
     let mdt = Mdt::open(a.clone(), settings(flat(), &clock)).unwrap();
     let standby = flat_standby(b.clone());
-    catch_up(&standby, &a);
+    catch_up(&standby, &*mdt);
     assert!(mdt.core.incarnation.0 > standby.incarnation().0 + 2);
     let two = Two::of((mdt, clock), a, b, standby);
     two.rig.make(1, 1, "a").unwrap();
     let (session, known) = (two.rig.session, two.rig.mdt.core.incarnation);
-    let rig = takes_over(two.kill());
+    let rig = takes_over_above(two.kill(), known);
     assert!(rig.mdt.core.incarnation > known);
     let head =
         Header { call: rules::MAKE, session, slot: 1, sequence: 2, incarnation: known, ..Header::default() };
@@ -541,7 +470,25 @@ fn a_member_takes_over() {
 fn rp5_a_member_that_takes_over_has_a_new_incarnation() {
     a_member_takes_over();
     assert!(is_found(Bug::KeepsIncarnation, a_member_takes_over));
-    let standby = flat_standby(Arc::new(Two::fresh().b.crash(Crash::KeepAll)));
-    let mdt = standby.promote(Incarnation(77)).unwrap();
-    assert!(mdt.core.incarnation > Incarnation(77), "also above those that only the map knows");
+}
+
+#[test]
+fn a_standby_tells_its_numbers_and_sends_clients_to_the_primary() {
+    let two = Two::fresh();
+    for (n, name) in (1..).zip(["a", "b"]) {
+        two.rig.make(1, n, name).unwrap();
+    }
+    let standby = &two.link.standby;
+    let ask = |call| {
+        let mut bulk = Buf::new();
+        let mut answer = Answer::new(Header { call, ..Header::default() }, &mut bulk);
+        let head = Header { call, ..Header::default() };
+        Service::serve(standby, &head, &TargetStat {}.to_bytes(), &[], &mut answer);
+        assert_eq!(answer.head.incarnation, standby.incarnation());
+        decode_reply::<TargetStatReply>(&answer.body).expect("a reply").1
+    };
+    let (own, primary) = (ask(TargetStat::CALL).unwrap(), two.rig.mdt.core.target_stat().unwrap());
+    assert_eq!((own.is_mdt, own.last_seq, own.sessions), (true, standby.last_seq(), 0));
+    assert_eq!((own.files_total, own.bytes_total), (primary.files_total, primary.bytes_total));
+    assert_eq!(ask(KeepAlive::CALL).unwrap_err().code, Code::Moved);
 }

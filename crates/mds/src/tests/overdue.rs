@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use disk::{Crash, SimDisk};
 use types::{Code, Fid, MirrorId, Seq, SessionId, TargetId, Time};
 use wire::lock::{Lock, LockKind, LockSpace, Reclaim, Turn};
+use wire::map::{Member, MemberState, Target};
 use wire::session::KeepAlive;
 use wire::shared::{CatchUp, CatchUpReply, CaughtUp, Enter, LeaseKind, Leave};
 use wire::{Header, Request, Wire};
@@ -116,6 +117,21 @@ fn x9_who_does_not_share_is_ended_while_a_newcomer_asks() {
     assert!(rig.has(a));
     let b = rig.attach(2).unwrap().session;
     assert!(rig.has(b) && !rig.has(a));
+}
+
+#[test]
+fn an_ost_is_up_while_the_primary_of_its_mirror_is() {
+    let (rig, _) = Rig::fresh();
+    let other = TargetId(9);
+    let mut map = registered().map;
+    map.targets.push(Target { id: other, state: mgmt::STATE_DOWN, ..map.targets[1].clone() });
+    map.mirrors[1].members.push(Member { target: other, state: MemberState::Out });
+    map.version = 2;
+    rig.mdt.set_map(&map).unwrap();
+    assert!(rig.mdt.core.joined().unwrap().are_osts_up);
+    (map.version, map.mirrors[1].primary) = (3, other);
+    rig.mdt.set_map(&map).unwrap();
+    assert!(!rig.mdt.core.joined().unwrap().are_osts_up);
 }
 
 /// What it has in hand it cannot write down.

@@ -99,7 +99,7 @@ pub fn registered() -> RegisterReply {
     let map = ClusterMap {
         version: 1,
         file_systems: vec![fs],
-        nodes: vec![Node { id: NodeId(1), name: "n".into(), nids: vec![] }],
+        nodes: vec![Node { id: NodeId(1), name: "n".into(), nids: vec![], rack: String::new() }],
         targets: vec![target(1, true, 1), target(2, false, 2)],
         mirrors: vec![mirror(1, true), mirror(2, false)],
         ..ClusterMap::empty()

@@ -26,7 +26,7 @@ use crate::upkeep::checkpoint::empty_on;
 use crate::{Core, FormatSpec, Mdt, Records, Settings};
 
 /// Bytes of records per answer, about. With one more record of the longest kind it still fits a frame. Tests use small answers.
-const REPLY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+pub const REPLY_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 /// A backup that was not continued for this long is dropped.
 const IDLE_MS: u64 = 60_000;
 const MAGIC: [u8; 8] = *b"STRIAMDB";
@@ -80,7 +80,7 @@ impl Core {
         Ok(reply)
     }
 
-    fn records_after(
+    pub fn records_after(
         &self,
         snap: &<Records as Engine>::Snap,
         after: &Key,
@@ -136,7 +136,7 @@ impl Core {
     }
 }
 
-fn raw(key: &Key, value: &[u8]) -> RawRecord {
+pub fn raw(key: &Key, value: &[u8]) -> RawRecord {
     RawRecord { key: Bytes(key.as_bytes().to_vec()), value: Bytes(value.to_vec()) }
 }
 

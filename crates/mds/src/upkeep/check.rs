@@ -11,14 +11,17 @@ use kv::{Damage, Engine, Value, View};
 use meta::check::{Check, Finding, Findings, Seen, counts_too_much, path, repair, repair_of};
 use meta::counts::Pending;
 use types::{Code, Fault, Key};
+use wire::Request;
 use wire::check::{self as told, CheckReply, Looked, RepairReply, Wrong};
 use wire::codec::Bytes;
+use wire::meta::{CutOver, DropPending, Migrate, Repoint};
 use wire::object::{Capability, RIGHT_ADMIN};
 
 use crate::executor::execute::Stop;
 use crate::records::ids::no_lease;
 use crate::records::look::{Next, Page, SnapView, Trouble, Walk, look, page, until_loaded};
 use crate::records::overlay::Layer;
+use crate::reply::parse;
 use crate::{Core, Records};
 
 /// Most records and bytes of a slice, which is copied out of the snapshot at once.
@@ -139,6 +142,18 @@ impl Core {
         if checking.as_ref().is_some_and(is_idle) {
             *checking = None;
         }
+    }
+
+    /// Migrations are an administrator's.
+    pub fn check_migration(&self, call: u16, body: &[u8]) -> Result<(), Fault> {
+        let cap = match call {
+            Migrate::CALL => parse::<Migrate>(body)?.cap,
+            CutOver::CALL => parse::<CutOver>(body)?.cap,
+            DropPending::CALL => parse::<DropPending>(body)?.cap,
+            Repoint::CALL => parse::<Repoint>(body)?.cap,
+            _ => return Ok(()),
+        };
+        self.check_admin(&cap)
     }
 
     /// Accepts servers and administration tools only.

@@ -2,7 +2,9 @@
 //! the records that a start needs (kept.rs).
 
 use std::collections::HashSet;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::volume::{LogPoint, Volume, VolumeError};
 use kv::{Engine, Value, View};
@@ -12,23 +14,25 @@ use types::{Code, Fault, Key, Seq};
 use crate::executor::slots::{KIND_SLOT, Slots};
 use crate::records::ids;
 use crate::records::kept::{KIND_COPY, Kept};
-use crate::records::look::look;
+use crate::records::look::{look, look_around};
+use crate::sessions::{KIND_SESSION, session_of_key};
 use crate::{Core, Records, Rules};
 
 impl Core {
     /// For a request that found the log full at `used` bytes: writes a checkpoint, unless another one has trimmed the log meanwhile.
     pub fn checkpoint_below(&self, used: u64) -> Result<(), Fault> {
         let kept = &mut *self.checkpointing.lock();
-        if self.volume.log_used() < used { Ok(()) } else { self.write_checkpoint(kept) }
+        if self.volume.log_used() < used {
+            return Ok(());
+        }
+        // mds-RP6: requests come first.
+        self.end_hold();
+        self.write_checkpoint(kept)
     }
 
     /// Writes a checkpoint in any case.
     pub fn checkpoint_now(&self) -> Result<(), Fault> {
         self.write_checkpoint(&mut self.checkpointing.lock())
-    }
-
-    pub fn log_is_half_full(&self) -> bool {
-        is_half_full(&self.volume)
     }
 
     fn write_checkpoint(&self, kept: &mut Kept) -> Result<(), Fault> {
@@ -50,14 +54,13 @@ impl Core {
             let seat = self.executor.lead();
             if seat.is_behind {
                 // mds-RP1: the next start applies the last entry.
-                return Err(VolumeError::WrongOrder(
-                    "the MDT stopped while an entry waited for its mirror's other member",
-                ));
+                return Err(VolumeError::WrongOrder("the mirror did not commit the MDT's last entry"));
             }
             self.kv.settle();
             (self.kv.snapshot(), seat.slots.clone(), seat.counts.clone(), self.volume.position())
         };
-        write(&self.volume, &self.kv, &*self.rules, (&snap, &slots, &counts), at, kept)
+        let from = self.trimmed_to(at);
+        write(&self.volume, &self.kv, &*self.rules, (&snap, &slots, &counts), (at, from), kept)
     }
 }
 
@@ -65,26 +68,59 @@ pub fn is_half_full(volume: &Volume) -> bool {
     volume.log_used() * 2 > volume.log_capacity()
 }
 
-/// Writes a checkpoint of one state: the table, slots and counts after the log up to `at`. `kept`: copies of the checkpoint before, and
+/// Writes a checkpoint of one state: the table, slots and counts after the log up to `at`. Trims the log to `from`. `kept`: copies of the checkpoint before, and
 /// afterwards of this one.
 pub fn write(
     volume: &Volume,
     kv: &Records,
     rules: &dyn Rules,
     (snap, slots, counts): (&<Records as Engine>::Snap, &Slots, &Pending),
-    at: LogPoint,
+    (at, from): (LogPoint, LogPoint),
     kept: &mut Kept,
+) -> Result<(), VolumeError> {
+    write_unless(volume, kv, rules, (snap, slots, counts), (at, from), kept, &AtomicBool::new(false))
+}
+
+/// As `write`. Gives up once `is_over` is set.
+pub fn write_unless(
+    volume: &Volume,
+    kv: &Records,
+    rules: &dyn Rules,
+    (snap, slots, counts): (&<Records as Engine>::Snap, &Slots, &Pending),
+    (at, from): (LogPoint, LogPoint),
+    kept: &mut Kept,
+    is_over: &AtomicBool,
 ) -> Result<(), VolumeError> {
     assert!(snap.seq() <= at.seq, "the log has what the table has");
     let copies = Kept::of(kv, snap, &needed(rules), kept);
     let rows = || counts.records().map(|(key, value)| (key, Value::new(&value)));
     let rest = || slots.records().chain(rows()).chain(copies.records());
-    let done = volume.checkpoint(at, &mut |out| kv.checkpoint(snap, &mut rest(), out));
+    let done = volume.checkpoint_keeping(at, from, &mut |out| {
+        kv.checkpoint(snap, &mut rest(), &mut Unless { out, is_over })
+    });
     kv.end_checkpoint(done.is_ok());
     if done.is_ok() {
         *kept = copies;
     }
     done
+}
+
+/// The stream of a checkpoint that may be given up.
+struct Unless<'a> {
+    out: &'a mut dyn Write,
+    is_over: &'a AtomicBool,
+}
+
+impl Write for Unless<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.is_over.load(Ordering::Acquire) {
+            true => Err(io::Error::other("the checkpoint is given up")),
+            false => self.out.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Keys of the records that a start or any change needs.
@@ -94,7 +130,8 @@ pub fn needed(rules: &dyn Rules) -> Vec<Key> {
 
 /// The state that a checkpoint has.
 pub struct State {
-    pub kv: Records,
+    /// Shared with a standby's checkpoint that is under way.
+    pub kv: Arc<Records>,
     pub slots: Slots,
     pub counts: Pending,
     pub kept: Kept,
@@ -103,7 +140,8 @@ pub struct State {
 /// An empty table on the volume's place for leaves.
 pub fn empty_on(volume: &Volume, cache_bytes: u64) -> Result<Records, Fault> {
     let (slots, checkpoint) = (volume.layout().slots, volume.checkpoint_place());
-    let over = Records::over(kv::Medium { disk: volume.disk().clone(), slots, checkpoint, cache_bytes });
+    let (disk, troubles) = (volume.disk().clone(), volume.troubles().clone());
+    let over = Records::over(kv::Medium { disk, slots, checkpoint, cache_bytes, troubles });
     over.map_err(|e| Fault::new(Code::Damaged, e.to_string()))
 }
 
@@ -132,6 +170,14 @@ pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<State
         return Err(damaged(why));
     }
     kept.put_back(&kv, at)?;
+    // mds-M4: the first slot of a session may be used by an entry behind the checkpoint. A session whose record is lost counts as ended.
+    let ends = [KIND_SESSION, KIND_SESSION + 1].map(meta::keys::kind_start);
+    look_around(&kv, &mut |view| {
+        meta::View::range(view, &ends[0], &ends[1], &mut |key, _| {
+            session_of_key(key).into_iter().for_each(|session| slots.begin(session));
+            true
+        });
+    })?;
     match look(&kv, &mut |view| counts.look_at(view)) {
         // The record is lost and has no copy: the first builds that wrote leaves made no copies. It did exist, since no build wrote leaves before
         // there were counts. One exception: a power loss during the first count. Then sums are too low, and fsck finds that.
@@ -141,5 +187,5 @@ pub fn read_state(empty: Records, at: Seq, input: &mut dyn Read) -> Result<State
         }
         looked => looked?,
     }
-    Ok(State { kv, slots, counts, kept })
+    Ok(State { kv: Arc::new(kv), slots, counts, kept })
 }

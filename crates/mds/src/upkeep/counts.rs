@@ -77,7 +77,10 @@ impl Core {
                 view.finish().map(|()| reply)
             })?
         };
-        self.with_ctx(around, &lease_high, &mut answer).map(plain)
+        let reply = self.with_ctx(around, &lease_high, &mut answer)?;
+        // mds-RP2: as for reads.
+        self.check_mirror(head.call)?;
+        Ok(plain(reply))
     }
 
     /// Folds some pending counts into records if there are many. The thread whose entry made them many does it, after its entry.

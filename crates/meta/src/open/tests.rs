@@ -40,6 +40,9 @@ impl Sharing for Others {
     fn written_elsewhere(&self, _: Fid) -> bool {
         false
     }
+    fn holds_alone(&self, _: Fid, _: u64) -> bool {
+        false
+    }
     fn era(&self) -> u64 {
         5
     }

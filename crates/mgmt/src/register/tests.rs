@@ -14,6 +14,9 @@ fn mdt(fs: &str, uuid: u8) -> Register {
         bytes_total: 1 << 30,
         node_name: "one".into(),
         nids: vec!["10.0.0.1:7011@tcp0".into()],
+        second: false,
+        rack: String::new(),
+        apart: Apart::Nothing,
     }
 }
 
@@ -46,7 +49,12 @@ fn the_first_mdt_makes_the_file_system() {
         inline_max: 65_536,
         commit_interval_ms: 1000,
     };
-    let node = Node { id: NodeId(1), name: "one".into(), nids: vec!["10.0.0.1:7011@tcp0".into()] };
+    let node = Node {
+        id: NodeId(1),
+        name: "one".into(),
+        nids: vec!["10.0.0.1:7011@tcp0".into()],
+        rack: String::new(),
+    };
     let target = Target {
         id: TargetId(1),
         fs: FsId(1),
@@ -187,7 +195,12 @@ fn ids_are_above_all_that_were_ever_given() {
 #[test]
 fn a_map_that_no_frame_could_carry_is_refused() {
     let mut map = demo();
-    map.nodes.push(Node { id: NodeId(2), name: "x".into(), nids: vec!["y".repeat(MAP_BYTES_MAX)] });
+    map.nodes.push(Node {
+        id: NodeId(2),
+        name: "x".into(),
+        nids: vec!["y".repeat(MAP_BYTES_MAX)],
+        rack: String::new(),
+    });
     let fault = apply_register(&map, &ost("demo", 9), &FRESH).expect_err("too large");
     assert_eq!(fault.code, Code::NoSpace);
 }
@@ -249,4 +262,149 @@ fn a_second_copy_of_a_live_target_is_told_to_wait() {
     let alone = Register { nids: vec![], ..home };
     let map = after(&[mdt("demo", 1), alone.clone()]);
     assert!(refuse_second_copy(&map, &heard, &Register { node_name: "new".into(), ..alone }, NOW).is_ok());
+}
+
+/// `demo` with a second member of OST 0001: target 4 on host two.
+fn doubled() -> ClusterMap {
+    let request = second(ost("demo", 4), 1);
+    apply_register(&demo(), &at(request, "two", "10.0.0.2:7011@tcp0"), &FRESH).expect("accepted").0
+}
+
+fn second(request: Register, index: u32) -> Register {
+    Register { second: true, index, ..request }
+}
+
+#[test]
+fn i6_a_second_member_joins_a_mirror_and_is_out() {
+    let before = demo();
+    let request = at(second(ost("demo", 4), 1), "two", "10.0.0.2:7011@tcp0");
+    let (map, r) = apply_register(&before, &request, &FRESH).expect("accepted");
+    assert_eq!((r.target, r.index, r.mirror, r.epoch), (TargetId(4), 1, MirrorId(3), Epoch(2)));
+    let members = vec![
+        Member { target: TargetId(3), state: MemberState::InSync },
+        Member { target: TargetId(4), state: MemberState::Out },
+    ];
+    let want = Mirror { members, epoch: Epoch(2), ..before.mirrors[2].clone() };
+    assert_eq!(map.mirrors[2], want);
+    assert_eq!((map.version, map.mirrors.len()), (before.version + 1, 3));
+    let target = map.target(TargetId(4)).expect("there");
+    assert_eq!(
+        (target.index, target.mirror, target.node, target.state),
+        (1, MirrorId(3), NodeId(2), STATE_UP)
+    );
+    // The MDT too, and on the host and the node of its first member.
+    let (map, r) = apply_register(&map, &second(mdt("demo", 5), 0), &FRESH).expect("accepted");
+    assert_eq!((r.target, r.mirror, r.epoch, r.node), (TargetId(5), MirrorId(1), Epoch(2), NodeId(1)));
+    assert_eq!(map.mdt_of(FsId(1), Fid::ROOT).expect("there").primary, TargetId(1));
+    // A new OST gets the lowest index that no mirror has.
+    assert_eq!(apply_register(&map, &ost("demo", 9), &FRESH).expect("accepted").1.index, 2);
+}
+
+#[test]
+fn i7_a_second_member_shares_no_failure_domain_with_the_first_one() {
+    let first = |rack: &str| Register { rack: rack.into(), ..mdt("demo", 1) };
+    let wish = |host: &str, rack: &str, apart| {
+        let nid = format!("{host}:7011@tcp0");
+        Register { rack: rack.into(), apart, ..at(second(mdt("demo", 2), 0), host, &nid) }
+    };
+    let ask =
+        |first: &Register, wish: &Register| apply_register(&after(std::slice::from_ref(first)), wish, &FRESH);
+    // The first member is on host one.
+    for (in_rack, wish, refusal) in [
+        ("", wish("one", "", Apart::Nothing), None),
+        ("", wish("one", "", Apart::Server), Some("both would be on host one")),
+        ("", wish("two", "", Apart::Server), None),
+        ("r1", wish("two", "r1", Apart::Server), None),
+        ("r1", wish("two", "r1", Apart::Rack), Some("hosts one and two are both in rack r1")),
+        ("r1", wish("one", "r2", Apart::Rack), Some("both would be on host one")),
+        ("r1", wish("two", "r2", Apart::Rack), None),
+        ("", wish("two", "r2", Apart::Rack), Some("host one names no rack")),
+        ("r1", wish("two", "", Apart::Rack), Some("host two names no rack")),
+    ] {
+        match (ask(&first(in_rack), &wish), refusal) {
+            (Ok((map, _)), None) => assert_eq!(map.mirrors[0].members.len(), 2, "{wish:?}"),
+            (Err(fault), Some(why)) => {
+                assert!(fault.code == Code::Invalid && fault.detail.contains(why), "{fault}")
+            }
+            (got, _) => panic!("{wish:?}: {got:?}"),
+        }
+    }
+    // A server that gets a rack tells so when it registers again.
+    let moved = Register { target: TargetId(1), index: 0, ..first("r5") };
+    let (map, _) = apply_register(&after(&[first("")]), &moved, &FRESH).expect("accepted");
+    assert_eq!(map.nodes[0].rack, "r5");
+}
+
+#[test]
+fn i3_a_known_member_of_two_changes_its_node_and_no_epoch() {
+    let map = doubled();
+    let elsewhere = |request| at(request, "three", "10.0.0.3:1@tcp0");
+    let known = |uuid, id| Register { target: TargetId(id), index: 1, ..ost("demo", uuid) };
+    let table = [
+        ("the first member", ost("demo", 3), 3),
+        ("the second", elsewhere(known(4, 4)), 4),
+        ("the second, as its configuration has it for ever", second(known(4, 4), 1), 4),
+        ("the first, as a second: it keeps its place", second(known(3, 3), 1), 3),
+    ];
+    for (name, request, id) in table {
+        let (next, r) = apply_register(&map, &request, &FRESH).expect(name);
+        assert_eq!(
+            (r.target, r.index, r.mirror, r.epoch),
+            (TargetId(id), 1, MirrorId(3), Epoch(2)),
+            "{name}"
+        );
+        assert_eq!(next.mirrors, map.mirrors, "{name}");
+        let node = next.node(next.target(r.target).expect("there").node).expect("there");
+        assert_eq!((&node.name, &node.nids), (&request.node_name, &request.nids), "{name}");
+        assert_eq!(next.version, map.version + 1, "{name}");
+    }
+}
+
+#[test]
+fn refusals_of_a_second_member_say_why_and_what_next() {
+    use Code::*;
+    let (demo, doubled) = (demo(), doubled());
+    let mut damaged = demo.clone();
+    damaged.mirrors.remove(2);
+    let removed = Register { target: TargetId(3), ..second(ost("demo", 9), 1) };
+    let table = [
+        (
+            "a third member",
+            &doubled,
+            second(ost("demo", 9), 1),
+            Exists,
+            "target 3 on one (in sync), target 4 on two (out)",
+        ),
+        (
+            "no index",
+            &demo,
+            second(ost("demo", 9), INDEX_ANY),
+            Invalid,
+            "needs the index of the target that it doubles",
+        ),
+        ("an unknown index", &demo, second(ost("demo", 9), 7), NotReady, "demo-OST0007 is not there yet"),
+        ("an OST of the MDT", &demo, second(mdt("demo", 9), 1), NotReady, "demo-MDT0001 is not there yet"),
+        ("an unknown file system", &demo, second(mdt("new", 9), 0), NotReady, "start its MDT first"),
+        ("a device that was removed", &demo, removed, NotFound, "registered elsewhere"),
+        (
+            "a small device",
+            &demo,
+            Register { bytes_total: 1 << 29, ..second(ost("demo", 9), 1) },
+            Invalid,
+            "the first member of demo-OST0001 has 1073741824; give a device of at least",
+        ),
+        (
+            "no mirror",
+            &damaged,
+            second(ost("demo", 9), 1),
+            Damaged,
+            "names mirror 3, which is not in the cluster map",
+        ),
+        ("not a second", &doubled, Register { index: 1, ..ost("demo", 9) }, Exists, "under `second_devices`"),
+    ];
+    for (name, map, request, code, part) in table {
+        let fault = apply_register(map, &request, &FRESH).expect_err(name);
+        assert_eq!(fault.code, code, "{name}: {fault}");
+        assert!(fault.detail.contains(part), "{name}: {fault}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wire::Wire;
+use wire::map::Apart;
 use wire::mgmt::Register;
 
 use super::*;
@@ -24,6 +25,9 @@ fn register(fs: &str, is_mdt: bool, uuid: u8, host: &str) -> Register {
         bytes_total: 1 << 30,
         node_name: host.into(),
         nids: vec![format!("{host}:7011@tcp0")],
+        second: false,
+        rack: String::new(),
+        apart: Apart::Nothing,
     }
 }
 
@@ -230,16 +234,91 @@ fn check_whole(map: &ClusterMap) {
     for t in &map.targets {
         assert!(map.fs(t.fs).is_some() && map.node(t.node).is_some(), "{t:?}");
         let mirror = map.mirror(t.mirror).expect("its mirror");
-        assert_eq!(
-            (mirror.members.len(), mirror.has(t.id), mirror.primary, mirror.fs),
-            (1, true, t.id, t.fs)
-        );
+        assert!(mirror.has(t.id) && (mirror.fs, mirror.is_mdt) == (t.fs, t.is_mdt), "{t:?} {mirror:?}");
     }
-    assert_eq!(map.targets.len(), map.mirrors.len());
+    for mirror in &map.mirrors {
+        let indexes: BTreeSet<_> =
+            mirror.members.iter().map(|m| map.target(m.target).map(|t| t.index)).collect();
+        assert_eq!(indexes.len(), 1, "{mirror:?}");
+        assert!(matches!(mirror.members.len(), 1 | 2), "{mirror:?}");
+        let primary = mirror.members.iter().find(|m| m.target == mirror.primary);
+        assert!(primary.is_some_and(|m| m.state == MemberState::InSync), "{mirror:?}");
+    }
+    assert_eq!(map.targets.len(), map.mirrors.iter().map(|m| m.members.len()).sum::<usize>());
     for fs in &map.file_systems {
         let has = |is_mdt| map.targets.iter().any(|t| t.fs == fs.id && t.is_mdt == is_mdt);
         assert!(has(true) || !has(false), "{}: OSTs without their MDT", fs.name);
     }
+}
+
+/// OST 0000 of `a` has a second member, target 6 on host three, in this state; its MDT has one too, target 7.
+fn doubled(state: MemberState) -> ClusterMap {
+    let second = |is_mdt, uuid| Register { second: true, index: 0, ..register("a", is_mdt, uuid, "three") };
+    let mut map = after(&after(&two(), &second(false, 6)), &second(true, 7));
+    for mirror in map.mirrors.iter_mut().filter(|m| m.members.len() > 1) {
+        mirror.members[1].state = state;
+    }
+    map
+}
+
+#[test]
+fn i6_a_member_that_is_out_goes_and_the_last_one_in_sync_stays() {
+    use MemberState::*;
+    use RemovalKind::Target;
+    // State of the second member, name, and a part of the refusal; empty: it is removed.
+    let table = [
+        (Out, "6", ""),
+        (Filling, "6", ""),
+        (Out, "a-OST0000 (target 6)", ""),
+        (Out, "7", ""),
+        (InSync, "6", "a-OST0000 (target 6) is in sync, and the other member waits for it"),
+        (InSync, "2", "stop its server, and remove it once it is out"),
+        (
+            Out,
+            "2",
+            "a-OST0000 (target 2) is the last member in sync, and the other one lacks changes: target 2 on two",
+        ),
+        (Filling, "1", "wait until both are in sync, or remove the other one"),
+        (
+            Out,
+            "a-OST0000",
+            "has two members: target 2 on two (in sync), target 6 on three (out); name one by its id",
+        ),
+    ];
+    for (state, name, refused) in table {
+        let map = doubled(state);
+        let told = match plan_removal(&map, &Reports::new(0), &wish(Target, name), LATER) {
+            Ok(plan) => plan.refused,
+            Err(fault) => fault.detail,
+        };
+        assert_eq!(told.is_empty(), refused.is_empty(), "{name}: {told}");
+        assert!(told.contains(refused), "{name}: {told}");
+        if !refused.is_empty() {
+            // Also with --force: the data would be lost.
+            let forced = PlanRemoval { force: true, ..wish(Target, name) };
+            assert!(
+                plan_removal(&map, &Reports::new(0), &forced, LATER)
+                    .map_or(true, |plan| plan.token.is_empty())
+            );
+            continue;
+        }
+        let next = remove(&map, Target, name);
+        let is_mdt = name == "7";
+        let (before, mirror) = (&map.mirrors[usize::from(!is_mdt)], &next.mirrors[usize::from(!is_mdt)]);
+        let want = wire::map::Mirror {
+            epoch: Epoch(before.epoch.0 + 1),
+            members: before.members[..1].to_vec(),
+            ..before.clone()
+        };
+        assert_eq!(mirror, &want, "{name}");
+        assert_eq!(
+            (next.targets.len(), next.mirrors.len()),
+            (map.targets.len() - 1, map.mirrors.len()),
+            "{name}"
+        );
+    }
+    let all = remove(&doubled(InSync), RemovalKind::FileSystem, "a");
+    assert_eq!((all.targets.len(), all.mirrors.len(), all.ids_used.target), (2, 2, TargetId(7)));
 }
 
 #[test]
@@ -249,7 +328,7 @@ fn random_changes_keep_the_invariants() {
         let (mut map, mut given, mut removals) = (ClusterMap::empty(), Given::default(), 0);
         let silent = Reports::new(0);
         let mut epochs = std::collections::BTreeMap::new();
-        for step in 0..300 {
+        for step in 0..400 {
             let before = map.clone();
             let names = ["a", "b", "c"];
             let name = names[dice.below(3) as usize];
@@ -260,14 +339,19 @@ fn random_changes_keep_the_invariants() {
                 if let Some((id, _)) = given.targets.iter().rfind(|(_, uuid)| *uuid == request.uuid) {
                     request.target = TargetId(*id as u32);
                 }
+                if dice.below(5) == 0 {
+                    (request.second, request.index) = (true, dice.below(3) as u32);
+                }
                 let is_known = map.targets.iter().any(|t| t.uuid == request.uuid);
                 let fs = Fresh { fs_uuid: Uuid([step as u8; 16]), secret: Uuid([1; 16]) };
                 match apply_register(&map, &request, &fs) {
                     Ok((next, reply)) => {
                         assert!(is_known || request.target.0 == 0, "seed {seed}: a removed target came back");
                         let epoch = epochs.insert(reply.mirror, reply.epoch);
+                        let is_again =
+                            is_known && next.mirror(reply.mirror).is_some_and(|m| m.members.len() > 1);
                         assert!(
-                            epoch.is_none_or(|e| reply.epoch > e),
+                            epoch.is_none_or(|e| if is_again { reply.epoch >= e } else { reply.epoch > e }),
                             "seed {seed}: an epoch that does not rise"
                         );
                         map = next;

@@ -17,9 +17,11 @@ const SMALL: Budget = Budget {
     kills: 1,
     power: 1,
     leaves: 1,
+    lows: 0,
     tells: 1,
     packets: 3,
     step_ms: 1_000,
+    seqs: 1,
 };
 
 /// Looks at every world that `depth` actions can lead to, each once. Returns how many these are.

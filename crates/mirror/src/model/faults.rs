@@ -1,6 +1,6 @@
 //! Planted faults: without one rule, some walk breaks a promise. With all rules the same walks break none (`walk`).
 //!
-//! Faults of a resync by chunks are in `fill`.
+//! Faults of a filling are in `fill`.
 
 use super::explore::unheard;
 use super::walk::walk_from;
@@ -34,6 +34,7 @@ fn rules_of_order_and_reads_are_missed_when_gone() {
         Rule::NoGaps,
         Rule::SmallerFlushed,
         Rule::LivesAreTold,
+        Rule::LowLivesAreTold,
         Rule::ReadsWait,
         Rule::ServeUnderPromise,
     ]);

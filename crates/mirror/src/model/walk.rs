@@ -41,9 +41,11 @@ pub fn walk_from(begin: fn(Budget) -> World, seed: u64, trace: &mut Vec<Action>)
         kills: few(&mut random, 3),
         power: few(&mut random, 4),
         leaves: few(&mut random, 2),
+        lows: u8::from(seed % 4 == 3),
         tells: few(&mut random, 2),
         packets: 4 + few(&mut random, 12),
         step_ms: ASK_MS,
+        seqs: 3,
     };
     let mut world = begin(budget);
     let length = 30 + random.below(120);
@@ -75,6 +77,7 @@ fn weight(action: &Action) -> u64 {
         Action::Write(..) | Action::Read(..) | Action::Start(_) => 3,
         Action::Flush(_) | Action::Drop(_) | Action::Tell(..) => 2,
         Action::Kill(_) | Action::PowerLoss(_) | Action::Leave(_) | Action::Stop(_) => 1,
+        Action::StartLow(_) => 6,
     }
 }
 

@@ -74,12 +74,16 @@ pub struct Budget {
     pub kills: u8,
     pub power: u8,
     pub leaves: u8,
+    /// Starts under numbers that earlier lives had.
+    pub lows: u8,
     /// Changes between out and resyncing.
     pub tells: u8,
     /// Most packets under way; what is sent beyond is lost.
     pub packets: u8,
     /// How far a step goes.
     pub step_ms: u64,
+    /// Most sequences that an entry takes.
+    pub seqs: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +103,8 @@ pub enum Action {
     Tell(MemberId, bool),
     Stop(MemberId),
     Start(MemberId),
+    /// Its number of lives is put back.
+    StartLow(MemberId),
 }
 
 #[derive(Clone)]
@@ -186,6 +192,12 @@ impl World {
         for m in MemberId::BOTH {
             let Some(_) = self.member(m) else {
                 all.push(Action::Start(m));
+                // The very number that the other one knows could not be told from that life: daemons number lives with gaps.
+                let low = self.hosts[m.index()].life.saturating_sub(1);
+                let known = self.member(m.other()).and_then(Member::peer_life);
+                if left.lows > 0 && low > 0 && known != Some(Incarnation(low)) {
+                    all.push(Action::StartLow(m));
+                }
                 continue;
             };
             let role = self.role(m);
@@ -275,6 +287,13 @@ impl World {
                 self.stop(m);
             }
             Action::Start(m) => self.start(m),
+            Action::StartLow(m) => {
+                self.budget.lows -= 1;
+                // To put a medium back takes longer than letters live.
+                self.packets.retain(|packet| !matches!(packet, Packet::Letter(..)));
+                self.host(m).life -= 2;
+                self.start(m);
+            }
         }
         self.check()
     }
@@ -363,6 +382,11 @@ impl World {
                 }
                 Effect::Ship(after) => self.ship(m, after),
                 Effect::Refill => unreachable!("no log is trimmed here, see `fill`"),
+                Effect::Outlive(above) => {
+                    self.end(m, Ending::Killed);
+                    self.host(m).life = above.0;
+                    self.start(m);
+                }
                 Effect::Send(letter) => self.send(Packet::Letter(m.other(), letter, None)),
                 Effect::Request(request) => self.send(Packet::Request(m, request)),
             }
@@ -373,7 +397,11 @@ impl World {
         let host = &self.hosts[m.index()];
         let member = host.member.as_ref().expect("it ships");
         let later = host.log.iter().filter(|entry| entry.at.seq > after);
-        let letters: Vec<_> = later.map(|entry| (member.entry(entry.at.seq), entry.write)).collect();
+        let letter = |entry: &Entry| {
+            let before = host.log.iter().rev().map(|other| other.at.seq).find(|seq| *seq < entry.at.seq);
+            member.entry(before.unwrap_or_default().next(), entry.at.seq)
+        };
+        let letters: Vec<_> = later.map(|entry| (letter(entry), entry.write)).collect();
         for (letter, write) in letters {
             self.send(Packet::Letter(m.other(), letter, Some(write)));
         }
@@ -405,7 +433,7 @@ impl World {
     fn flush(&mut self, m: MemberId) {
         let host = self.host(m);
         host.durable = host.log.len();
-        let up_to = MirrorSeq(host.log.len() as u64);
+        let up_to = host.log.last().map_or(MirrorSeq(0), |entry| entry.at.seq);
         self.event(m, None, |member, _, out| member.on_flushed(up_to, out));
     }
 
@@ -413,8 +441,10 @@ impl World {
         let now_ms = self.clock(m);
         let Some(member) = &mut self.host(m).member else { return };
         let life = member.life();
-        let Some(at) = member.order(now_ms) else { return };
         let write = self.writes.len();
+        let count = 1 + (write as u32 + u32::from(register)) % u32::from(self.budget.seqs);
+        let Some(member) = &mut self.host(m).member else { return };
+        let Some((before, at)) = member.order(now_ms, count) else { return };
         self.writes.push(Write {
             register,
             at,
@@ -424,7 +454,7 @@ impl World {
             is_lost: false,
         });
         self.host(m).log.push(Entry { at, write });
-        self.ship(m, MirrorSeq(at.seq.0 - 1));
+        self.ship(m, before.seq);
         self.answer(m);
     }
 

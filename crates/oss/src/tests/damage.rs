@@ -26,7 +26,13 @@ fn damage_is_an_error_and_a_record_that_lasts_until_cleared() {
     assert_eq!((said.code(), said.bulk.len()), (Code::Damaged, 0), "no bytes with an error");
     assert!(said.reply.unwrap_err().detail.contains(&object().to_string()));
     assert_eq!(rig.ask(&read_of(rw(), 0, 4096)).code(), Code::Ok, "other pages are fine");
-    let want = [wire::object::Damage { object: object(), offset: 4096, kind: 1, found_sec: NOW_SEC }];
+    let want = [wire::object::Damage {
+        object: object(),
+        offset: 4096,
+        kind: 1,
+        found_sec: NOW_SEC,
+        is_repaired: false,
+    }];
     assert_eq!(rig.ask(&DamageList { cap: admin() }).ok().damage, want);
     assert_eq!(rig.ask(&read_of(rw(), 4096, 1)).code(), Code::Damaged);
     assert_eq!(rig.ask(&Verify { cap: admin(), object: object() }).ok().bad_pages, 1);
@@ -56,8 +62,13 @@ fn a_page_that_recovery_cannot_read_is_on_the_list() {
     let disk = Arc::new(disk::FaultyDisk::new(Arc::new(SimDisk::from_bytes(image))));
     disk.make_unreadable(at..at + 1);
     let ost = Ost::open(disk, settings()).unwrap();
-    let want =
-        store::Damage { object: object(), offset: 4096, kind: store::DamageKind::Medium, found_sec: NOW_SEC };
+    let want = store::Damage {
+        object: object(),
+        offset: 4096,
+        kind: store::DamageKind::Medium,
+        found_sec: NOW_SEC,
+        is_repaired: false,
+    };
     assert_eq!(ost.core.store.damage(), [want]);
 }
 
@@ -114,7 +125,11 @@ fn damage_past_a_full_list_is_counted_until_it_is_cleared() {
     for n in 0..store::DAMAGE_MAX as u64 {
         let object = ObjectId { fid: Fid(1000 + n), ..object() };
         let kind = store::DamageKind::Checksum;
-        rig.ost.core.store.record_damage(store::Damage { object, offset: 0, kind, found_sec: 1 }).unwrap();
+        rig.ost
+            .core
+            .store
+            .record_damage(store::Damage { object, offset: 0, kind, found_sec: 1, is_repaired: false })
+            .unwrap();
     }
     let unlisted = || rig.ost.core.unlisted_damage.load(std::sync::atomic::Ordering::Relaxed);
     let report = ReportMissing { cap: rw(), object: object(), mirror: MirrorId(6) };

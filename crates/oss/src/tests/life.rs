@@ -32,6 +32,10 @@ fn the_first_join_names_the_target_and_later_ones_must_agree() {
     let mut other = reply_of_mgs();
     other.map.file_systems[0].uuid = Uuid([1; 16]);
     assert_eq!(rig.ost.join(&other).unwrap_err().code, Code::Invalid);
+    let moved = wire::mgmt::RegisterReply { mirror: MirrorId(9), ..reply_of_mgs() };
+    pair::Replica::keep_note(&*rig.ost, b"of mirror 6").unwrap();
+    let refused = rig.ost.join(&moved).unwrap_err();
+    assert!(refused.detail.contains("was a member of mirror 6, by its note"), "{refused}");
     other.map.targets.clear();
     assert_eq!(rig.ost.join(&other).unwrap_err().code, Code::NotFound);
 }

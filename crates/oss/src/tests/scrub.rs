@@ -235,6 +235,7 @@ fn a_medium_error_is_damage_and_ends_the_step() {
         offset: 2 * 4096,
         kind: store::DamageKind::Medium,
         found_sec: NOW_SEC,
+        is_repaired: false,
     }];
     assert_eq!(rig.ost.core.store.damage(), want);
 }

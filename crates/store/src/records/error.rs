@@ -1,6 +1,6 @@
-//! Errors of the store. Every variant but `Volume(Failed)` is definite: the change was not made.
+//! Errors of the store. Every variant but `Volume(Failed)` and `Ended` is definite: the change was not made.
 
-use types::{Code, Fault, ObjectId};
+use types::{Code, Fault, ObjectId, Seq};
 
 /// The kind of a damage. The numbers are on wire and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,20 @@ pub enum StoreError {
     /// Freed space could not be discarded on the medium; it is free nevertheless.
     #[error("discarding at medium offset {at}: {source}")]
     Discard { at: u64, source: std::io::Error },
+    /// The other member of the mirror may have the change. A repeat with the same slot is answered once the target is back.
+    #[error("this target's part in its mirror has ended: {0}; it is opened anew")]
+    Ended(String),
+    /// An entry of the mirror does not fit this member's log, or cannot be taken.
+    #[error("an entry of the mirror cannot be taken: {0}; this member is opened anew")]
+    Foreign(String),
+    /// The log cannot be cut there. The member becomes empty and is filled.
+    #[error(
+        "the checkpoint has entries up to {end}, and those behind {after} are to be cut; this member is filled anew"
+    )]
+    Ahead { end: Seq, after: Seq },
+    /// The log no longer has entries that the other member lacks.
+    #[error("the log has no entry of mirror seq {0} any more; the other member begins anew")]
+    Trimmed(Seq),
     #[error(transparent)]
     Volume(#[from] disk::volume::VolumeError),
 }
@@ -70,6 +84,10 @@ impl From<StoreError> for Fault {
             StoreError::Damaged { .. } => Code::Damaged,
             StoreError::NoSpace(_) => Code::NoSpace,
             StoreError::TooMany { .. } => Code::Busy,
+            StoreError::Ended(_) => Code::NotReady,
+            StoreError::Foreign(_) => Code::Invalid,
+            StoreError::Ahead { .. } => Code::Stale,
+            StoreError::Trimmed(_) => Code::NotFound,
             StoreError::Hung { .. }
             | StoreError::Corrupt(_)
             | StoreError::Index { .. }

@@ -14,11 +14,10 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use disk::Disk;
+use disk::Volume;
 use parking_lot::{MappedRwLockReadGuard, Mutex, RwLock, RwLockReadGuard};
 use types::{ObjectId, PAGE_SIZE, Time};
 
@@ -232,7 +231,7 @@ const LOOKS: usize = 8;
 
 impl Index {
     /// An empty index. `memory_max`: bytes.
-    pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2], memory_max: u64) -> Index {
+    pub fn new(vol: &Volume, memory_max: u64) -> Index {
         Index {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             objects: AtomicU64::new(0),
@@ -242,7 +241,7 @@ impl Index {
             memory_left: AtomicU64::new(0),
             memory_max: memory_max / 4 * 3,
             base: RwLock::default(),
-            leaves: Leaves::new(disk, slots, memory_max / 4),
+            leaves: Leaves::new(vol, memory_max / 4),
             round: AtomicU64::new(1),
             changed: Mutex::default(),
             is_freezing: AtomicBool::new(false),

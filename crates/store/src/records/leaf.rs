@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use disk::Disk;
 use disk::leaves::{LeafArea, Place, head_bytes};
+use disk::{Troubles, Volume};
 use parking_lot::Mutex;
 use types::ObjectId;
 
@@ -88,6 +88,8 @@ impl Base {
 /// The area of the leaves on the medium, and a cache of those read last.
 pub struct Leaves {
     area: LeafArea,
+    /// Of the volume.
+    troubles: Arc<Troubles>,
     recent: Mutex<Recent>,
     /// Limit of `recent`.
     memory_bytes: u64,
@@ -129,9 +131,10 @@ impl Recent {
 
 impl Leaves {
     /// As `LeafArea::new`. Contents that were read are cached, up to `memory_bytes`.
-    pub fn new(disk: Arc<dyn Disk>, slots: &[Range<u64>; 2], memory_bytes: u64) -> Leaves {
+    pub fn new(vol: &Volume, memory_bytes: u64) -> Leaves {
         Leaves {
-            area: LeafArea::new(disk, slots),
+            area: LeafArea::new(vol.disk().clone(), &vol.layout().slots),
+            troubles: vol.troubles().clone(),
             recent: Mutex::default(),
             memory_bytes,
             reads: AtomicU64::new(0),
@@ -244,9 +247,11 @@ impl Leaves {
         Unreadable { at: self.place_of(leaf), source }
     }
 
-    /// Notes that a leaf of the current checkpoint has wrong content. (A read that failed may succeed the next time.)
+    /// Notes that a leaf of the current checkpoint has wrong content. (A read that failed may succeed the next time.) A mirror's other member
+    /// may take over for either.
     pub fn note_trouble(&self, e: &Unreadable) {
         let Unreadable { at, source } = e;
+        self.troubles.note_unread(&format!("the OST's index at medium offset {at}"), source);
         if source.kind() == io::ErrorKind::InvalidData {
             *self.trouble.lock() =
                 Some((*at, format!("the index cannot be read at medium offset {at}: {source}")));

@@ -1,21 +1,31 @@
 //! Encoding of an OST's log records. See docs/formats/ost.md, "Log records".
 //!
-//! A record is a 28-byte head (version, kind, origin of the request, its answer) and a body by kind. Decoding checks everything that
-//! can be checked without the medium and never panics.
+//! A record is a 40-byte head (version, kind, origin of the request, its answer, its place in the mirror) and a body by kind. Decoding
+//! checks everything that can be checked without the medium and never panics.
 
 use std::sync::Arc;
 
-use types::{Fid, ObjectId, PAGE_SIZE, SessionId, Time};
+use types::{Epoch, Fid, ObjectId, PAGE_SIZE, Seq, SessionId, Time};
 use wire::{Malformed, Reader, Wire};
 
 use crate::records::error::DamageKind;
+use crate::records::fill::{FillRecord, FillSessions};
 use crate::records::patch::Fragment;
 use crate::records::scrub_state::{get_scrub, put_scrub};
 use crate::{Damage, Origin, Scrub};
 use disk::alloc::Run;
 
-/// Version of the record format; another one is refused.
-pub const VERSION: u8 = 1;
+/// Version of the record format.
+pub const VERSION: u8 = 2;
+/// Up to this version a record has no place in the mirror: its log seq counts as its mirror seq.
+const VERSION_WITHOUT_PLACE: u8 = 1;
+
+/// The name of an entry in its mirror: its line (the epoch under which it was ordered), and its mirror seq.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct At {
+    pub line: Epoch,
+    pub seq: Seq,
+}
 
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,9 +60,24 @@ pub enum Record {
     Nothing,
     /// A small write with its bytes.
     Patch(PatchRecord),
+    /// A part of an object, for a member that is being filled.
+    Fill(FillRecord),
+    /// Sessions with their slots, for a member that is being filled.
+    FillSessions(FillSessions),
+    /// A damaged page has its bytes at another place again.
+    Repair(RepairRecord),
+    /// Everything that a filling has lies between the entry `since` and this one.
+    FillEnd {
+        since: Seq,
+    },
 }
 
 impl Record {
+    /// False for records that concern one medium only: they take no mirror seq, and are not shipped to the other member.
+    pub fn is_public(&self) -> bool {
+        !matches!(self, Record::Damage(_) | Record::DamageClear { .. } | Record::Scrub(_) | Record::Repair(_))
+    }
+
     /// The objects that the record changes.
     pub fn objects(&self) -> &[ObjectId] {
         use std::slice::from_ref;
@@ -63,6 +88,8 @@ impl Record {
             Record::Release(r) => from_ref(&r.object),
             Record::Punch(p) => from_ref(&p.object),
             Record::Patch(p) => from_ref(&p.object),
+            Record::Fill(f) => from_ref(&f.range.object),
+            Record::Repair(r) => from_ref(&r.object),
             Record::Fence { object, .. } => from_ref(object),
             Record::Destroy { objects } => objects,
             Record::Damage(_)
@@ -70,6 +97,8 @@ impl Record {
             | Record::SessionBegin { .. }
             | Record::SessionEnd { .. }
             | Record::Scrub(_)
+            | Record::FillSessions(_)
+            | Record::FillEnd { .. }
             | Record::Nothing => &[],
         }
     }
@@ -159,6 +188,21 @@ pub struct PunchRecord {
     pub zeroed: Vec<Zeroed>,
 }
 
+/// A page that was damaged at one place, and has the same bytes at another one from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairRecord {
+    pub object: ObjectId,
+    pub page: u32,
+    /// Of the page, at both places.
+    pub crc: u32,
+    pub before: u64,
+    pub start: u64,
+    pub kind: DamageKind,
+    /// The medium could not take bytes at the old place either. It stays unused until the next start.
+    pub is_bad: bool,
+    pub found_sec: u64,
+}
+
 /// A page that was rewritten with zeros in a part: its new place and CRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroed {
@@ -184,11 +228,15 @@ impl Record {
             Record::Punch(_) => 12,
             Record::Scrub(_) => 13,
             Record::Patch(_) => 14,
+            Record::Fill(_) => 15,
+            Record::FillSessions(_) => 16,
+            Record::FillEnd { .. } => 17,
+            Record::Repair(_) => 18,
         }
     }
 }
 
-/// Appends the record's bytes to `out`.
+/// Appends the record's bytes to `out`, without a place in the mirror.
 pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Vec<u8>) {
     let origin = origin.unwrap_or(Origin { session: SessionId(0), slot: 0, sequence: 0 });
     out.extend_from_slice(&[VERSION, record.kind(), 0, 0]);
@@ -196,6 +244,7 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
     origin.slot.put(out);
     origin.sequence.put(out);
     answer.put(out);
+    out.extend_from_slice(&[0; PLACE.end - PLACE.start]);
     match record {
         Record::Write(w) => {
             let pages: usize = w.placed.iter().map(|p| p.run.pages as usize).sum();
@@ -263,6 +312,19 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
         Record::SessionBegin { session } | Record::SessionEnd { session } => session.put(out),
         Record::Scrub(scrub) => put_scrub(scrub, out),
         Record::Nothing => {}
+        Record::Fill(fill) => fill.put(out),
+        Record::FillSessions(fill) => fill.put(out),
+        Record::FillEnd { since } => since.put(out),
+        Record::Repair(r) => {
+            r.object.put(out);
+            r.page.put(out);
+            r.crc.put(out);
+            r.before.put(out);
+            r.start.put(out);
+            (r.kind as u8).put(out);
+            r.is_bad.put(out);
+            r.found_sec.put(out);
+        }
         Record::Patch(p) => {
             let follows = p.fragments.is_sorted_by(|a, b| a.page + 1 == b.page);
             debug_assert!(follows, "a small write's fragments are in page order, without a gap");
@@ -280,6 +342,16 @@ pub fn encode(origin: Option<Origin>, answer: u64, record: &Record, out: &mut Ve
 /// The bytes of a record that have the answer.
 const ANSWER: std::ops::Range<usize> = 20..28;
 
+/// The bytes of a record that have its place in the mirror.
+const PLACE: std::ops::Range<usize> = 28..40;
+
+/// Sets the place in the mirror of an encoded record.
+pub fn set_place(bytes: &mut [u8], at: At) {
+    let (line, seq) = bytes[PLACE].split_at_mut(4);
+    line.copy_from_slice(&at.line.0.to_le_bytes());
+    seq.copy_from_slice(&at.seq.0.to_le_bytes());
+}
+
 /// Replaces the answer in an encoded record.
 pub fn set_answer(bytes: &mut [u8], answer: u64) {
     bytes[ANSWER].copy_from_slice(&answer.to_le_bytes());
@@ -290,22 +362,28 @@ pub fn set_answer(bytes: &mut [u8], answer: u64) {
 pub struct Decoded {
     pub origin: Option<Origin>,
     pub answer: u64,
+    /// Seq 0: the record is private to its volume. `None`: an earlier release wrote it.
+    pub at: Option<At>,
     pub record: Record,
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Decoded, Malformed> {
     let mut r = Reader::new(bytes);
     let head = r.take(4)?;
-    if head[0] != VERSION {
+    if !(VERSION_WITHOUT_PLACE..=VERSION).contains(&head[0]) {
         return Err(Malformed("log record version"));
     }
     if head[2..] != [0, 0] {
         return Err(Malformed("reserved bytes of a log record"));
     }
-    let kind = head[1];
+    let (has_place, kind) = (head[0] > VERSION_WITHOUT_PLACE, head[1]);
     let origin =
         Origin { session: Wire::get(&mut r)?, slot: Wire::get(&mut r)?, sequence: Wire::get(&mut r)? };
     let answer = Wire::get(&mut r)?;
+    let at = match has_place {
+        true => Some(At { line: Wire::get(&mut r)?, seq: Wire::get(&mut r)? }),
+        false => None,
+    };
     let record = match kind {
         1 => Record::Write(get_write(&mut r)?),
         2 => Record::Truncate(get_truncate(&mut r)?),
@@ -321,10 +399,14 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, Malformed> {
         12 => Record::Punch(get_punch(&mut r)?),
         13 => Record::Scrub(get_scrub(&mut r)?),
         14 => Record::Patch(get_patch(&mut r)?),
+        15 => Record::Fill(FillRecord::get(&mut r)?),
+        16 => Record::FillSessions(FillSessions::get(&mut r)?),
+        17 => Record::FillEnd { since: Wire::get(&mut r)? },
+        18 => Record::Repair(get_repair(&mut r)?),
         _ => return Err(Malformed("log record kind")),
     };
     r.end()?;
-    Ok(Decoded { origin: (origin.sequence > 0).then_some(origin), answer, record })
+    Ok(Decoded { origin: (origin.sequence > 0).then_some(origin), answer, at, record })
 }
 
 fn get_write(r: &mut Reader<'_>) -> Result<WriteRecord, Malformed> {
@@ -402,6 +484,18 @@ fn get_punch(r: &mut Reader<'_>) -> Result<PunchRecord, Malformed> {
     Ok(PunchRecord { object, first, limit, is_kept, mtime, lease, zeroed })
 }
 
+fn get_repair(r: &mut Reader<'_>) -> Result<RepairRecord, Malformed> {
+    let (object, page, crc): (_, u32, u32) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    let (before, start): (u64, u64) = (Wire::get(r)?, Wire::get(r)?);
+    let kind = DamageKind::from_u8(Wire::get(r)?).ok_or(Malformed("damage kind"))?;
+    let (is_bad, found_sec) = (Wire::get(r)?, Wire::get(r)?);
+    let is_page = matches!(kind, DamageKind::Checksum | DamageKind::Medium);
+    if page == u32::MAX || before >= 1 << 48 || start >= 1 << 48 || before == start || !is_page {
+        return Err(Malformed("repair"));
+    }
+    Ok(RepairRecord { object, page, crc, before, start, kind, is_bad, found_sec })
+}
+
 fn get_patch(r: &mut Reader<'_>) -> Result<PatchRecord, Malformed> {
     let (object, offset, mtime, lease): (_, u64, _, _) =
         (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
@@ -439,20 +533,21 @@ pub fn cuts(offset: u64, len: usize) -> Vec<(u32, usize, usize)> {
     cuts
 }
 
+/// In the kind of a damage: it was repaired.
+const REPAIRED: u8 = 0x80;
+
 pub fn put_damage(d: &Damage, out: &mut Vec<u8>) {
     d.object.put(out);
     d.offset.put(out);
-    (d.kind as u8).put(out);
+    (d.kind as u8 | if d.is_repaired { REPAIRED } else { 0 }).put(out);
     d.found_sec.put(out);
 }
 
 pub fn get_damage(r: &mut Reader<'_>) -> Result<Damage, Malformed> {
-    Ok(Damage {
-        object: Wire::get(r)?,
-        offset: Wire::get(r)?,
-        kind: DamageKind::from_u8(Wire::get(r)?).ok_or(Malformed("damage kind"))?,
-        found_sec: Wire::get(r)?,
-    })
+    let (object, offset, kind): (_, _, u8) = (Wire::get(r)?, Wire::get(r)?, Wire::get(r)?);
+    let is_repaired = kind & REPAIRED != 0;
+    let kind = DamageKind::from_u8(kind & !REPAIRED).ok_or(Malformed("damage kind"))?;
+    Ok(Damage { object, offset, kind, found_sec: Wire::get(r)?, is_repaired })
 }
 
 #[cfg(test)]

@@ -124,6 +124,7 @@ impl Rewriting<'_> {
         if after.iter().any(|id| !is_last || base.last.is_none_or(|last| *id <= last)) {
             return Err(Failed::Read(self.leaves.unreadable(leaf, e)));
         }
+        self.leaves.note_trouble(&self.leaves.unreadable(leaf, e));
         before.iter().try_for_each(|id| self.add_changed(id, state_of))?;
         self.put_all()?;
         self.made.base.leaves.push(leaf.clone());

@@ -57,7 +57,10 @@ pub struct Pass {
     pub ended_sec: u64,
     pub bytes: u64,
     pub objects: u64,
+    /// Pages that stay damaged.
     pub bad_pages: u64,
+    /// Pages that were damaged, and were repaired from the other member of the mirror.
+    pub repaired: u64,
 }
 
 /// 50 MiB/s: ten terabytes in two and a half days. Users of a drive of GB/s do not notice it.
@@ -92,8 +95,12 @@ pub(crate) fn put_scrub(s: &Scrub, out: &mut Vec<u8>) {
     s.page_end.put(out);
     s.last_object.put(out);
     for pass in [&s.pass, &s.last] {
-        for n in [pass.begun_sec, pass.ended_sec, pass.bytes, pass.objects, pass.bad_pages] {
+        for n in [pass.begun_sec, pass.ended_sec, pass.bytes, pass.objects] {
             n.put(out);
+        }
+        // Half a field each: earlier releases counted bad pages alone, in eight bytes.
+        for n in [pass.bad_pages, pass.repaired] {
+            u32::try_from(n).unwrap_or(u32::MAX).put(out);
         }
     }
 }
@@ -105,7 +112,8 @@ pub(crate) fn get_scrub(r: &mut Reader<'_>) -> Result<Scrub, Malformed> {
             ended_sec: Wire::get(r)?,
             bytes: Wire::get(r)?,
             objects: Wire::get(r)?,
-            bad_pages: Wire::get(r)?,
+            bad_pages: u32::get(r)?.into(),
+            repaired: u32::get(r)?.into(),
         })
     }
     Ok(Scrub {
@@ -126,7 +134,14 @@ pub(crate) fn get_scrub(r: &mut Reader<'_>) -> Result<Scrub, Malformed> {
 #[cfg(test)]
 pub(crate) fn sample() -> Scrub {
     use types::{Fid, Generation};
-    let pass = |n| Pass { begun_sec: n, ended_sec: n + 1, bytes: n + 2, objects: n + 3, bad_pages: n + 4 };
+    let pass = |n| Pass {
+        begun_sec: n,
+        ended_sec: n + 1,
+        bytes: n + 2,
+        objects: n + 3,
+        bad_pages: n + 4,
+        repaired: 0,
+    };
     let object =
         ObjectId { fid: Fid(0x1122_3344), generation: Generation(7), component: 1, stripe: 2, snapshot: 0 };
     Scrub {

@@ -116,6 +116,7 @@ impl Overlay {
     /// Waits for the next `ease`, at most so long.
     pub fn wait_eased(&self, at_most: Duration) {
         if !at_most.is_zero() {
+            let _wait = spent::waiting(spent::Cause::Log);
             self.eased.wait_for(&mut self.easing.lock(), at_most);
         }
     }

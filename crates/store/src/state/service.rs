@@ -59,6 +59,7 @@ impl Engine {
         let bytes = match record {
             Record::Write(w) => w.crcs.len() as u64 * PAGE_SIZE as u64,
             Record::Patch(p) => p.end() - p.offset,
+            Record::Fill(f) => f.placed.iter().map(|p| p.crcs.len() as u64).sum::<u64>() * PAGE_SIZE as u64,
             _ => 0,
         };
         if bytes > 0 {

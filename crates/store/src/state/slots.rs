@@ -10,9 +10,9 @@ use crate::{Origin, Slot};
 /// A session as the target keeps it.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The log entry that began it.
+    /// Mirror seq of the log entry that began it.
     pub begun: Seq,
-    /// Its last log entry.
+    /// Mirror seq of its last log entry.
     pub last: Seq,
     pub slots: [Slot; SLOTS as usize],
 }

@@ -258,6 +258,10 @@ impl Drop for Taken<'_> {
         self.give_up_claim();
         let mut space = self.engine.space.lock();
         space.on_their_way -= 1;
+        // store-RP2: an entry of the log may name them. Another write would make a recovery cut that entry.
+        if self.engine.mirror.has_ended() {
+            return;
+        }
         self.runs.iter().for_each(|r| space.buddy.give_back(r.start, r.pages as u64));
         self.spent.into_iter().for_each(|spent| space.grants.put_back(spent));
     }
@@ -436,6 +440,7 @@ impl Engine {
 
     /// Logs the flush mark. A full log is checkpointed instead, which has the same effect.
     pub(crate) fn mark_flushed(&self) -> Result<(), StoreError> {
+        self.mirror.check_alive()?;
         match self.vol.mark() {
             Err(VolumeError::LogFull { .. }) => self.make_log_room(),
             other => Ok(other?),
@@ -458,8 +463,17 @@ impl Engine {
         self.write_parts(object, &[(self.at(page), bytes)])
     }
 
-    /// Writes whole pages at medium offsets of the data region, all at once.
+    /// Writes whole pages at medium offsets of the data region, all at once. The caller has no other place for them.
     pub(crate) fn write_parts(&self, object: ObjectId, parts: &[(u64, &[u8])]) -> Result<(), StoreError> {
+        self.try_parts(object, parts).inspect_err(|e| {
+            if let StoreError::Medium { source, .. } = e {
+                self.vol.troubles().note_refused("the medium refuses a write", source);
+            }
+        })
+    }
+
+    /// As `write_parts`, for a caller that tries other places.
+    pub(crate) fn try_parts(&self, object: ObjectId, parts: &[(u64, &[u8])]) -> Result<(), StoreError> {
         let region = self.vol.data_region();
         let is_inside =
             |(at, bytes): &(u64, &[u8])| *at >= region.start && at + bytes.len() as u64 <= region.end;

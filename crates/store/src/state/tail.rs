@@ -17,12 +17,15 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use disk::volume::{Entries, VolumeError};
-use disk::{LogPoint, Waiting};
+use disk::Waiting;
+use disk::volume::Entries;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use spent::Led;
+use types::Seq;
 
 use crate::Origin;
 use crate::records::record::Record;
+use crate::state::mirror::{BatchError, Carried};
 use disk::alloc::Run;
 
 /// A batch of this length is closed. It is written in well below a millisecond.
@@ -39,6 +42,8 @@ pub struct Tail {
     landed: Condvar,
     /// Signalled when changes may join again.
     opened: Condvar,
+    /// The longest wait of the last leader.
+    pub led: Led,
 }
 
 /// Changes under way: admitted and not yet applied.
@@ -71,13 +76,15 @@ pub struct Member {
     pub origin: Option<Origin>,
     pub answer: u64,
     pub record: Arc<Record>,
+    /// The record's pages, for the other member of the mirror.
+    pub carried: Option<Carried>,
 }
 
-/// The outcome of a batch, for its members.
+/// The outcome of a batch, for its members: the mirror seq of the first.
 #[derive(Debug, Default)]
 pub struct Fate {
     stage: AtomicU32,
-    outcome: OnceLock<Result<LogPoint, VolumeError>>,
+    outcome: OnceLock<Result<Seq, BatchError>>,
     waiting: Waiting,
 }
 
@@ -91,13 +98,13 @@ const KNOWN: u32 = 2;
 pub enum Turn {
     /// The member's thread is the leader, and writes the batch.
     Lead,
-    Done(Result<LogPoint, VolumeError>),
+    Done(Result<Seq, BatchError>),
 }
 
 impl Fate {
     /// Waits for the batch, as its member number `place`.
-    pub fn wait(&self, place: usize) -> Turn {
-        self.waiting.until(place, || self.look(place))
+    pub fn wait(&self, place: usize, led: &Led) -> Turn {
+        led.behind(|| self.waiting.until(place, || self.look(place)))
     }
 
     fn look(&self, place: usize) -> Option<Turn> {
@@ -106,13 +113,13 @@ impl Fate {
             HANDED => (place == 0).then_some(Turn::Lead),
             _ => {
                 let outcome = self.outcome.get().expect("it is set before the stage says so");
-                Some(Turn::Done(outcome.as_ref().map(|point| *point).map_err(VolumeError::for_another)))
+                Some(Turn::Done(outcome.as_ref().map(|first| *first).map_err(BatchError::for_another)))
             }
         }
     }
 
     /// Reports the outcome to all members.
-    fn tell(&self, outcome: Result<LogPoint, VolumeError>) {
+    fn tell(&self, outcome: Result<Seq, BatchError>) {
         self.outcome.set(outcome).expect("a batch is written once");
         self.stage.store(KNOWN, Ordering::Release);
         self.waiting.wake_all();
@@ -189,7 +196,7 @@ impl Held<'_> {
         let flight = self.flight.as_mut().expect("it is held until it is dropped");
         flight.wanting_still += 1;
         while !flight.is_empty() {
-            tail.landed.wait(flight);
+            tail.led.behind(|| tail.landed.wait(flight));
         }
         flight.wanting_still -= 1;
         self
@@ -197,14 +204,14 @@ impl Held<'_> {
 }
 
 impl Held<'_> {
-    /// store-T2: writes a batch of one change under the lock, while the tail is still.
+    /// store-T2: writes a batch of one thread's changes under the lock, while the tail is still.
     pub fn write_alone(
         &mut self,
-        write: impl FnOnce(&mut Batch, &mut Vec<Run>) -> Result<LogPoint, VolumeError>,
-    ) -> Result<LogPoint, VolumeError> {
+        write: impl FnOnce(&mut Batch, &mut Vec<Run>) -> Result<Seq, BatchError>,
+    ) -> Result<Seq, BatchError> {
         assert!(
-            !self.has_leader && self.next.members.len() == 1,
-            "store-T2: the tail is still but for this change"
+            !self.has_leader && !self.next.members.is_empty(),
+            "store-T2: the tail is still but for these changes"
         );
         let flight = &mut **self;
         let outcome = write(&mut flight.next, &mut flight.freed);
@@ -219,9 +226,14 @@ impl Tail {
         self.hold().wait_still()
     }
 
+    /// Changes that are not shared are written under the lock.
+    fn lock(&self) -> MutexGuard<'_, Flight> {
+        self.flight.try_lock().unwrap_or_else(|| self.led.behind(|| self.flight.lock()))
+    }
+
     /// The lock, for a leader.
     pub fn hold(&self) -> Held<'_> {
-        Held { tail: self, flight: Some(self.flight.lock()) }
+        Held { tail: self, flight: Some(self.lock()) }
     }
 
     /// Ring bytes of the closed batch that is not in the log yet.
@@ -236,10 +248,10 @@ impl Tail {
 
     /// The lock, for an overwrite that may join changes under way.
     pub fn join(&self) -> Held<'_> {
-        let mut flight = self.flight.lock();
+        let mut flight = self.lock();
         while flight.wanting_still > 0 || flight.next.entries.ring_bytes() >= BATCH_BYTES_MAX {
             flight.wanting_in += 1;
-            self.opened.wait(&mut flight);
+            self.led.behind(|| self.opened.wait(&mut flight));
             flight.wanting_in -= 1;
         }
         Held { tail: self, flight: Some(flight) }
@@ -249,7 +261,7 @@ impl Tail {
     pub fn lead<'a>(
         &'a self,
         mut held: Held<'a>,
-        mut write: impl FnMut(&mut Batch) -> Result<LogPoint, VolumeError>,
+        mut write: impl FnMut(&mut Batch) -> Result<Seq, BatchError>,
     ) {
         held.has_leader = true;
         for _ in 0..ROUNDS_MAX {

@@ -115,7 +115,7 @@ impl Cut<'_> {
     fn recover(&self, medium: &Arc<SimDisk>) -> (Engine, Seq) {
         let store = Engine::open(medium.media()).unwrap();
         self.recoveries.set(self.recoveries.get() + 1);
-        let last = store.last_seq();
+        let last = store.vol.last_seq();
         assert!(last >= self.floor, "{:?} was promised, {last:?} is the last", self.floor);
         compare(&store, self.life.world_at(last)).unwrap_or_else(|e| panic!("after {last:?}: {e}"));
         self.life.check_numbers(self.events, &store);

@@ -243,7 +243,7 @@ fn check_refusal(e: &StoreError, is_hit: bool, op: &Op) {
 fn check_failed(life: &Life, call: Call) {
     let store = &life.store;
     assert!(store.health().failure.is_some_and(|why| why.contains("failed")));
-    let (flushed, last) = (store.flushed_seq(), store.last_seq());
+    let (flushed, last) = (store.vol.flushed_seq(), store.vol.last_seq());
     let is_failed = |e: StoreError| matches!(e, StoreError::Volume(VolumeError::Failed(_)));
     // Its bytes may meet the faulty medium first, or have no room.
     assert!(write(store, id(1), 0, b"more", None).is_err());
@@ -255,7 +255,7 @@ fn check_failed(life: &Life, call: Call) {
     assert!(is_failed(store.checkpoint().unwrap_err()));
     assert!(is_failed(store.set_label(store.label()).unwrap_err()));
     assert!(is_failed(store.close().unwrap_err()));
-    assert_eq!((store.flushed_seq(), store.last_seq()), (flushed, last));
+    assert_eq!((store.vol.flushed_seq(), store.vol.last_seq()), (flushed, last));
     if call != Call::Read {
         let applied = &life.history[life.history.len() - 2].world;
         compare(store, applied).unwrap_or_else(|e| panic!("after a failed {call:?}: {e}"));

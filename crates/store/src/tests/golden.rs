@@ -12,7 +12,9 @@ use super::ops::Reach;
 use super::*;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.sectors");
-/// Of the last release that had the objects in the checkpoint's stream, filled in the same way.
+/// Of the last release without mirror seqs, filled in the same way.
+const FILE_V5: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.v5.sectors");
+/// Of the last release that had the objects in the checkpoint's stream.
 const FILE_V4: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tests/golden/ost.v4.sectors");
 
 fn shape() -> Shape {
@@ -30,7 +32,13 @@ fn fill(store: &Engine) {
     write(store, id(3), 100, b"to be removed", None).unwrap();
     store.fence(id(4), 1 << 32 | 7).unwrap();
     store.set_scrub(crate::records::scrub_state::sample()).unwrap();
-    let damage = Damage { object: id(2), offset: 8192, kind: DamageKind::Checksum, found_sec: 1_700_000_000 };
+    let damage = Damage {
+        object: id(2),
+        offset: 8192,
+        kind: DamageKind::Checksum,
+        found_sec: 1_700_000_000,
+        is_repaired: false,
+    };
     store.record_damage(damage).unwrap();
     store.note_service(1_600_000_000);
     store.checkpoint().unwrap();
@@ -59,10 +67,10 @@ fn told(store: &Engine) -> String {
     out += &format!(
         "{} {:?} {:?}\n",
         store.lease(id(4)).unwrap(),
-        store.slots(SESSION).map(|s| s[3]),
+        store.slots(SESSION).map(|s| (s[3].sequence, s[3].answer)),
         store.damage()
     );
-    out += &format!("{:?} {:?} {:?}\n", store.scrub(), store.label(), store.last_seq());
+    out += &format!("{:?} {:?} {:?}\n", store.scrub(), store.label(), store.vol.last_seq());
     out
 }
 
@@ -110,6 +118,32 @@ fn an_ost_of_the_form_before_is_taken_over() {
     taken.checkpoint().unwrap();
     taken.close().unwrap();
     assert_eq!(told(&Engine::open(image).unwrap()), want);
+}
+
+/// Its log seqs become mirror seqs, and new entries go on above. Entries of before are not shipped.
+#[test]
+fn an_ost_without_mirror_seqs_goes_on_above_its_log_seqs() {
+    let medium = shape().format();
+    let store = Engine::open(medium.clone()).unwrap();
+    fill(&store);
+    let want = told(&store);
+    let image = image_of(&std::fs::read(FILE_V5).unwrap(), medium.size());
+    let taken = Engine::open(image.clone()).unwrap();
+    assert_eq!(told(&taken), want);
+    let last = taken.last_seq();
+    assert_eq!(last, taken.vol.last_seq(), "the last entry of the log is public");
+    assert_eq!((taken.flushed_seq(), taken.first_seq()), (last, Seq(last.0 + 1)));
+    let damage =
+        Damage { object: id(1), offset: 0, kind: DamageKind::Missing, found_sec: 1, is_repaired: false };
+    taken.record_damage(damage).unwrap();
+    let done = write(&taken, id(9), 0, b"new", None).unwrap();
+    assert_eq!(done.seq, Seq(last.0 + 1), "damage takes no mirror seq");
+    let again = Engine::open(Arc::new(image.crash(Crash::KeepAll))).unwrap();
+    assert_eq!((again.last_seq(), again.first_seq()), (done.seq, done.seq));
+    again.checkpoint().unwrap();
+    again.close().unwrap();
+    let again = Engine::open(image).unwrap();
+    assert_eq!(again.last_seq(), done.seq);
 }
 
 #[test]

@@ -316,11 +316,11 @@ fn memory_does_not_grow_with_the_number_of_objects() {
     assert!(store.index.memory() < memory / 4 * 5, "{}", store.index.memory());
     // Or a recovery would look for data of what may not be flushed.
     store.seal().unwrap();
-    let last = store.last_seq();
+    let last = store.vol.last_seq();
     drop(store);
     let (store, took) = open();
     println!("       start after a crash: {took:?}");
-    assert_eq!((store.last_seq(), store.usage().objects), (last, objects));
+    assert_eq!((store.vol.last_seq(), store.usage().objects), (last, objects));
     store.close().unwrap();
     drop(store);
     let (store, took) = open();

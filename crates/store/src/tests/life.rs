@@ -54,6 +54,8 @@ impl Shape {
 /// A state that was, from entry `seq` on.
 pub struct Moment {
     pub seq: Seq,
+    /// Mirror seq of the last public entry then.
+    pub mirror_seq: Seq,
     pub world: World,
     /// How many events the medium had seen when the operation was acknowledged; the greatest number if it never was.
     pub acknowledged: usize,
@@ -93,7 +95,7 @@ pub struct Life {
     pub faulty: Arc<FaultyDisk>,
     /// `faulty`, and the other medium unwrapped.
     pub media: Media,
-    pub store: Engine,
+    pub store: Arc<Engine>,
     pub rng: SplitMix,
     pub reach: Reach,
     pub history: Vec<Moment>,
@@ -130,7 +132,7 @@ impl Life {
     ) -> Life {
         let (faulty, media) = faulty_of(&medium, &mut rng);
         let settings = draw_settings(&mut rng);
-        let store = Engine::open_with(media.clone(), settings).unwrap();
+        let store = Arc::new(Engine::open_with(media.clone(), settings).unwrap());
         let sequence =
             world.sessions.values().flat_map(|s| s.values()).map(|s| s.sequence).max().unwrap_or(0);
         let (labels, history) = (vec![(0, 0, store.label().epoch)], vec![]);
@@ -150,7 +152,8 @@ impl Life {
             sequence,
             changes: 0,
         };
-        life.history.push(Moment { seq: life.store.last_seq(), world, acknowledged: 0 });
+        let (seq, mirror_seq) = (life.store.vol.last_seq(), life.store.last_seq());
+        life.history.push(Moment { seq, mirror_seq, world, acknowledged: 0 });
         life.opened();
         life
     }
@@ -179,7 +182,7 @@ impl Life {
     pub fn carry_out(&mut self, op: &Op) -> Outcome {
         self.sequence += 1;
         let origin = draw_origin(&mut self.rng, self.sequence);
-        let (before, began) = (self.store.last_seq(), self.medium.events());
+        let (before, began) = (self.store.vol.last_seq(), self.medium.events());
         let mut next = self.now().clone();
         let answer = next.apply(op);
         let done = self.ask(op, origin, began);
@@ -187,21 +190,23 @@ impl Life {
             Ok(Some(done)) => {
                 assert_eq!(done.answer, answer, "the answer of {op:?}");
                 next.record(origin, done);
-                if done.seq > before {
-                    self.remember(done.seq, next);
+                // Moments are told apart by log seqs: changes of damage and scrub have no other.
+                if self.store.vol.last_seq() > before {
+                    self.remember(self.store.vol.last_seq(), next);
                 }
                 Outcome::Done
             }
             Ok(None) => {
-                if op.is_change() && self.store.last_seq() > before {
-                    self.remember(self.store.last_seq(), next);
+                if op.is_change() && self.store.vol.last_seq() > before {
+                    self.remember(self.store.vol.last_seq(), next);
                 }
                 Outcome::Done
             }
             Err(e @ StoreError::Volume(disk::VolumeError::Failed(_))) => {
                 // Were the entry there after all, it would be the next one.
-                let seq = Seq(self.store.last_seq().0 + 1);
-                next.record(origin.filter(|_| op.is_request()), Done { seq, answer });
+                let seq = Seq(self.store.vol.last_seq().0 + 1);
+                let mirror_seq = Seq(self.store.last_seq().0 + 1);
+                next.record(origin.filter(|_| op.is_request()), Done { seq: mirror_seq, answer });
                 self.remember(seq, next);
                 self.history.last_mut().unwrap().acknowledged = usize::MAX;
                 Outcome::Failed(e)
@@ -280,15 +285,15 @@ impl Life {
                 }
             }
             Op::Flush => {
-                let covered = store.last_seq();
+                let (covered, wanted) = (store.vol.last_seq(), store.last_seq());
                 let flushed = store.flush()?;
-                assert!(flushed >= covered && flushed == store.flushed_seq());
+                assert!(flushed >= wanted && flushed == store.flushed_seq());
                 self.flushed(covered);
                 Ok(None)
             }
             Op::Mark => store.mark().map(|()| None),
             Op::Seal => {
-                let covered = store.last_seq();
+                let covered = store.vol.last_seq();
                 store.seal()?;
                 // A mark of the volume needs no sealing itself.
                 assert!(store.vol.sealed_seq() >= self.history.last().unwrap().seq);
@@ -296,7 +301,7 @@ impl Life {
                 Ok(None)
             }
             Op::Checkpoint => {
-                let covered = store.last_seq();
+                let covered = store.vol.last_seq();
                 store.checkpoint()?;
                 self.flushed(covered);
                 Ok(None)
@@ -324,9 +329,9 @@ impl Life {
 
     /// The process ended; all that was acknowledged is in memory that outlives it.
     fn open_again(&mut self) -> Result<(), StoreError> {
-        let (last, ran) = (self.store.last_seq(), *self.runs.last().unwrap());
-        self.store = Engine::open_with(self.media.clone(), self.store.settings)?;
-        assert_eq!(self.store.last_seq(), last, "a kill loses nothing");
+        let (last, ran) = (self.store.vol.last_seq(), *self.runs.last().unwrap());
+        self.store = Arc::new(Engine::open_with(self.media.clone(), self.store.settings)?);
+        assert_eq!(self.store.vol.last_seq(), last, "a kill loses nothing");
         self.opened();
         compare(&self.store, self.now()).unwrap_or_else(|e| panic!("after a kill: {e}"));
         let incarnation = self.store.incarnation();
@@ -341,7 +346,7 @@ impl Life {
     fn opened(&mut self) {
         let (incarnation, opened) = (self.store.incarnation(), self.medium.events());
         self.runs.push(Run { incarnation, opened, closing: usize::MAX });
-        self.flushed(self.store.last_seq());
+        self.flushed(self.store.vol.last_seq());
     }
 
     fn flushed(&mut self, covered: Seq) {
@@ -357,7 +362,8 @@ impl Life {
 
     fn remember(&mut self, seq: Seq, world: World) {
         self.changes += 1;
-        self.history.push(Moment { seq, world, acknowledged: self.medium.events() });
+        let mirror_seq = self.store.last_seq();
+        self.history.push(Moment { seq, mirror_seq, world, acknowledged: self.medium.events() });
     }
 
     /// The state after an entry.
@@ -404,7 +410,7 @@ impl Life {
         self.medium = Arc::new(self.medium.crash(crash));
         (self.faulty, self.media) = faulty_of(&self.medium, &mut self.rng);
         let store = Engine::open_with(self.media.clone(), self.store.settings).unwrap();
-        let last = store.last_seq();
+        let last = store.vol.last_seq();
         let floor = match crash == Crash::KeepAll.into() {
             true => self.acknowledged_at(events),
             false => self.flushed_at(events),
@@ -419,8 +425,9 @@ impl Life {
         compare(&store, &world).unwrap_or_else(|e| panic!("{crash:?}, after {last:?}: {e}"));
         self.check_numbers(events, &store);
         self.labels = vec![(0, 0, store.label().epoch)];
-        self.store = store;
-        self.history = vec![Moment { seq: last, world, acknowledged: 0 }];
+        self.store = Arc::new(store);
+        let mirror_seq = self.store.last_seq();
+        self.history = vec![Moment { seq: last, mirror_seq, world, acknowledged: 0 }];
         (self.floors, self.runs) = (vec![], vec![]);
         self.opened();
     }
@@ -440,7 +447,7 @@ impl Life {
 }
 
 /// With and without the log of small writes; with fresh pages in it, too; with an overlay that is full at once.
-fn draw_settings(rng: &mut SplitMix) -> Settings {
+pub fn draw_settings(rng: &mut SplitMix) -> Settings {
     let all = Settings { patch_new_bytes_max: 64 << 10, write_unit: 16 << 10, ..Settings::default() };
     let settings = match rng.below(6) {
         0 => PLACING,

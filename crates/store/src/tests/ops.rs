@@ -148,7 +148,13 @@ pub fn draw(rng: &mut SplitMix, reach: Reach) -> Op {
         670..675 => Op::End(SessionId(77 + rng.below(SESSIONS))),
         675..690 => {
             let kind = [DamageKind::Checksum, DamageKind::Missing, DamageKind::Medium][rng.below(3) as usize];
-            Op::Damage(Damage { object, offset: offset & !4095, kind, found_sec: rng.below(1000) })
+            Op::Damage(Damage {
+                object,
+                offset: offset & !4095,
+                kind,
+                found_sec: rng.below(1000),
+                is_repaired: false,
+            })
         }
         690..695 => Op::Forget(if rng.below(3) == 0 { Fid(0) } else { object.fid }),
         695..705 => {

@@ -30,7 +30,7 @@ fn what_cannot_be_folded_does_not_hold_the_log() {
             rig.store.destage().unwrap();
         }
     }
-    assert!(rig.store.last_seq().0 * 80 > 2 * capacity, "the log went round");
+    assert!(rig.store.vol.last_seq().0 * 80 > 2 * capacity, "the log went round");
     let again = rig.crashed(Crash::KeepAll);
     assert_eq!(again.read(id(1), 8192, 100).unwrap().unwrap(), pattern(1, 64 << 10)[8192..8292]);
     assert!(matches!(again.read(id(1), 0, 4096), Err(StoreError::Damaged { .. })), "and it is damage still");

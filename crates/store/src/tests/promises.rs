@@ -35,14 +35,14 @@ fn o1_no_page_is_written_or_discarded_that_a_state_names_which_recovery_may_want
         let mut life = Life::new(seed, Memory::SinceFlush);
         let region = life.store.vol.data_region();
         // The pages that each state names, from the last sealed one on.
-        let mut wanted = vec![(life.store.last_seq(), named_by_any(&life))];
+        let mut wanted = vec![(life.store.vol.last_seq(), named_by_any(&life))];
         for _ in 0..150 {
             life.medium.record_with_unflushed();
             let checkpoints = life.store.checkpoints.load(std::sync::atomic::Ordering::Relaxed);
             let (op, _) = life.step();
             let events = life.medium.take_recording().unwrap().events;
             // One that makes a checkpoint on its way may use what that has freed, and so may later ones; a kill counts anew.
-            let mut reached = life.store.last_seq();
+            let mut reached = life.store.vol.last_seq();
             if life.store.checkpoints.load(std::sync::atomic::Ordering::Relaxed) == checkpoints {
                 // One that seals may use what it has sealed.
                 let sealed = life.store.vol.sealed_seq();
@@ -98,7 +98,7 @@ fn o2_the_log_is_cut_at_the_first_entry_whose_data_fails_and_not_before() {
             let store = open(spoilt);
             // The same page may be named by an earlier entry of the tail, but no other.
             let first = map.data_of_tail.iter().find(|(_, p)| p.start <= sector && sector < p.end).unwrap().0;
-            assert_eq!(store.last_seq(), Seq(first - 1), "seed {seed}: the data of entry {seq}");
+            assert_eq!(store.vol.last_seq(), Seq(first - 1), "seed {seed}: the data of entry {seq}");
             compare(&store, life.world_at(Seq(first - 1))).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
             cuts += 1;
         }
@@ -163,7 +163,7 @@ fn o5_no_incarnation_is_served_twice_over_any_chain_of_crashes() {
                 medium = Arc::new(recording.crash_at(events, draw_crash(&mut life.rng)));
             }
             let store = Engine::open(medium.media()).unwrap();
-            let world = life.world_at(store.last_seq()).clone();
+            let world = life.world_at(store.vol.last_seq()).clone();
             assert!(served.insert(store.incarnation()), "seed {seed}");
             let medium = Arc::new(medium.crash(Crash::DropAll));
             life = Life::begin(medium, life.rng, life.reach, Memory::SinceFlush, world);
@@ -247,7 +247,7 @@ fn s3_the_answer_the_slot_and_the_change_are_one_entry() {
         let mut filled = BTreeMap::<Seq, (SessionId, u32, Slot)>::new();
         for moment in &life.history {
             for (session, slots) in &moment.world.sessions {
-                for (n, slot) in slots.iter().filter(|(_, s)| s.seq == moment.seq) {
+                for (n, slot) in slots.iter().filter(|(_, s)| s.seq == moment.mirror_seq) {
                     filled.insert(moment.seq, (*session, *n, *slot));
                 }
             }
@@ -255,7 +255,7 @@ fn s3_the_answer_the_slot_and_the_change_are_one_entry() {
         for events in (0..=recording.events.len()).step_by(5) {
             let after = recording.crash_at(events, Crash::Sectors(seed + events as u64));
             let store = open(after);
-            let last = store.last_seq();
+            let last = store.vol.last_seq();
             compare(&store, life.world_at(last))
                 .unwrap_or_else(|e| panic!("seed {seed}, event {events}: {e}"));
             // The answer of the very last change is in its slot, if the session still exists.
@@ -355,7 +355,7 @@ fn s6_a_write_to_reserved_pages_finds_space_whatever_else_was_written() {
             let _ = write(&life.store, id(n % 6), at, &pattern(n, len), None);
         }
         if life.rng.below(2) == 0 {
-            life.store = open(life.medium.crash(Crash::KeepAll));
+            life.store = Arc::new(open(life.medium.crash(Crash::KeepAll)));
         }
         while write(&life.store, id(90 + kept), 0, &[1; PAGE], None).is_ok() {
             kept += 1;

@@ -191,7 +191,7 @@ impl Grave {
     }
 
     fn look(&self, medium: Arc<SimDisk>, hit: &Range<u64>, what: &str) -> Fate {
-        let last = self.life.store.last_seq();
+        let last = self.life.store.vol.last_seq();
         // 1. It opens, or says what is wrong.
         let reads = Arc::new(AtomicU64::new(READS_MAX));
         let budget = |below| -> Arc<dyn Disk> { Arc::new(Budget { below, reads: reads.clone() }) };
@@ -206,7 +206,7 @@ impl Grave {
             }
         };
         // 2. What is known to be flushed is there.
-        let found = store.last_seq();
+        let found = store.vol.last_seq();
         let (proven, _) = self.map.proven_without(hit);
         assert!(
             found.0 >= proven.min(last.0),

@@ -130,7 +130,13 @@ fn a_flipped_bit_in_any_data_page_is_damage_and_never_other_bytes() {
 #[test]
 fn damage_records_persist_once_and_can_be_cleared() {
     let rig = Rig::new();
-    let damage = |n, offset| Damage { object: id(n), offset, kind: DamageKind::Missing, found_sec: 5 };
+    let damage = |n, offset| Damage {
+        object: id(n),
+        offset,
+        kind: DamageKind::Missing,
+        found_sec: 5,
+        is_repaired: false,
+    };
     assert_eq!(rig.store.record_damage(damage(1, 0)).unwrap(), Recorded::New);
     assert_eq!(rig.store.record_damage(damage(1, 0)).unwrap(), Recorded::Known);
     rig.store.checkpoint().unwrap();
@@ -147,14 +153,15 @@ fn damage_records_persist_once_and_can_be_cleared() {
 #[test]
 fn a_full_damage_list_says_so() {
     let rig = Rig::new();
-    let damage = |n| Damage { object: id(n), offset: 0, kind: DamageKind::Missing, found_sec: 5 };
+    let damage =
+        |n| Damage { object: id(n), offset: 0, kind: DamageKind::Missing, found_sec: 5, is_repaired: false };
     for n in 0..DAMAGE_MAX as u64 {
         assert_eq!(rig.store.record_damage(damage(n)).unwrap(), Recorded::New);
     }
-    let seq = rig.store.last_seq();
+    let seq = rig.store.vol.last_seq();
     assert_eq!(rig.store.record_damage(damage(1 << 20)).unwrap(), Recorded::Full);
     assert_eq!(rig.store.record_damage(damage(7)).unwrap(), Recorded::Known, "that one is on it");
-    assert_eq!((rig.store.damage().len(), rig.store.last_seq()), (DAMAGE_MAX, seq));
+    assert_eq!((rig.store.damage().len(), rig.store.vol.last_seq()), (DAMAGE_MAX, seq));
 }
 
 #[test]
@@ -190,7 +197,7 @@ fn the_gate_sees_the_object_as_it_is_and_a_refusal_leaves_nothing() {
     rig.write(id(1), 0, &[1; 5000]).unwrap();
     rig.store.fence(id(1), 7).unwrap();
     let free = rig.store.usage().bytes_free;
-    let seq = rig.store.last_seq();
+    let seq = rig.store.vol.last_seq();
     let gate = |a: &Attrs| match a.lease > 6 {
         true => Err(Fault::from(Code::Fenced)),
         false => Ok(()),
@@ -213,10 +220,10 @@ fn the_gate_sees_the_object_as_it_is_and_a_refusal_leaves_nothing() {
     assert!(is_fenced(rig.store.truncate(&t).unwrap_err()));
     let r = Read { object: id(1), offset: 0, len: 1, gate: &gate };
     assert!(is_fenced(rig.store.read(&r, &mut Buf::new(), &mut vec![]).unwrap_err()));
-    assert_eq!((rig.store.usage().bytes_free, rig.store.last_seq()), (free, seq));
+    assert_eq!((rig.store.usage().bytes_free, rig.store.vol.last_seq()), (free, seq));
     rig.store.fence(id(1), 3).unwrap();
     assert_eq!(
-        (rig.store.lease(id(1)).unwrap(), rig.store.last_seq()),
+        (rig.store.lease(id(1)).unwrap(), rig.store.vol.last_seq()),
         (7, seq),
         "a lower version changes and logs nothing"
     );
@@ -227,7 +234,7 @@ fn the_gate_is_asked_again_at_the_moment_of_the_change() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let rig = Rig::new();
     rig.write(id(1), 0, &[1; 5000]).unwrap();
-    let (usage, seq) = (rig.store.usage(), rig.store.last_seq());
+    let (usage, seq) = (rig.store.usage(), rig.store.vol.last_seq());
     // Open while the request is prepared, closed when it would change things: a fence came in between.
     let asked = AtomicU32::new(0);
     let gate = |_: &Attrs| match asked.fetch_add(1, Ordering::Relaxed) {
@@ -250,7 +257,11 @@ fn the_gate_is_asked_again_at_the_moment_of_the_change() {
     asked.store(0, Ordering::Relaxed);
     let t = Truncate { object: id(1), len: 100, lease: 0, gate: &gate, origin: None };
     assert!(matches!(rig.store.truncate(&t), Err(StoreError::Refused(_))));
-    assert_eq!((rig.store.usage(), rig.store.last_seq()), (usage, seq), "the space that was taken went back");
+    assert_eq!(
+        (rig.store.usage(), rig.store.vol.last_seq()),
+        (usage, seq),
+        "the space that was taken went back"
+    );
     assert_eq!(rig.content(id(1)).unwrap(), [1; 5000]);
 }
 

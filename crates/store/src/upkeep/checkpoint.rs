@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use disk::LogPoint;
 use disk::volume::VolumeError;
-use types::{ObjectId, Seq, SessionId};
+use types::{Epoch, ObjectId, Seq, SessionId};
 use wire::{Reader, Wire};
 
 use crate::records::codec::*;
@@ -19,7 +19,7 @@ use crate::records::error::StoreError;
 use crate::records::index::{State, Totals};
 use crate::records::leaf::{Base, Leaf};
 use crate::records::named::Named;
-use crate::records::record::{get_damage, put_damage};
+use crate::records::record::{At, get_damage, put_damage};
 use crate::records::rewrite::Failed;
 use crate::records::scrub_state::{SCRUB_BYTES, get_scrub, put_scrub};
 use crate::state::engine::Engine;
@@ -32,7 +32,9 @@ use disk::alloc::Run;
 use disk::leaves::{Place, head_bytes};
 
 const MAGIC: [u8; 4] = *b"SOX1";
-const VERSION: u8 = 5;
+const VERSION: u8 = 6;
+/// Up to this version there is no place in the mirror.
+const VERSION_WITHOUT_PLACE: u8 = 5;
 /// Up to this version the stream has the objects.
 const VERSION_OF_STREAM: u8 = 4;
 /// Up to this version there are neither service times nor patches.
@@ -50,6 +52,8 @@ pub struct Head {
     pub damage: Vec<Damage>,
     pub scrub: Scrub,
     pub service: Service,
+    /// The last entry that the state has. `None`: an earlier release wrote the checkpoint.
+    pub at: Option<At>,
     pub totals: Totals,
     pub pages: Pages,
     pub named: Named,
@@ -62,28 +66,50 @@ pub enum Objects {
     Stream(Vec<(ObjectId, State)>),
 }
 
+/// The part of the log that goes with a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trim {
+    /// All that neither the checkpoint nor live patches need (store-G3).
+    All,
+    Nothing,
+}
+
 impl Engine {
     /// Writes the changed objects to leaves, commits a checkpoint and trims the log.
     pub(crate) fn make_checkpoint(&self) -> Result<(), StoreError> {
         let _one = self.checkpointing.lock();
-        self.checkpoint_alone()
+        self.checkpoint_alone(Trim::All)
+    }
+
+    /// For the stop of a mirror's member. The other member may have stopped before, and then lacks the last entries: with them in the log
+    /// it is not filled. A log that is more than half full is trimmed, as the next start would do so at once.
+    pub(crate) fn make_last_checkpoint(&self) -> Result<(), StoreError> {
+        let _one = self.checkpointing.lock();
+        let is_short = self.vol.log_used() * 2 <= self.vol.log_capacity();
+        self.checkpoint_alone(if is_short { Trim::Nothing } else { Trim::All })
     }
 
     /// For a caller that found memory full of changed objects. It skips its checkpoint if one that it waited for has freed memory.
     pub(crate) fn make_index_room(&self) -> Result<(), StoreError> {
         let _one = self.checkpointing.lock();
-        if self.index.is_full() { self.checkpoint_alone() } else { Ok(()) }
+        if self.index.is_full() { self.checkpoint_alone(Trim::All) } else { Ok(()) }
     }
 
-    fn checkpoint_alone(&self) -> Result<(), StoreError> {
+    fn checkpoint_alone(&self, trim: Trim) -> Result<(), StoreError> {
         if let Some(why) = self.vol.failure() {
             return Err(VolumeError::Failed(why.into()).into());
         }
+        // store-RP2: the log may have an entry that the state has not.
+        self.mirror.check_alive()?;
         // 1. Snapshot all state as of one log entry. Later changes keep the old state for the checkpoint.
         let (at, from, head, mut changed, pinned, stamp) = {
             let _tail = self.tail.still();
+            self.mirror.check_alive()?;
             let at = self.vol.position();
-            let from = self.oldest_patch().unwrap_or(at);
+            let from = match trim {
+                Trim::All => self.oldest_patch().unwrap_or(at),
+                Trim::Nothing => self.vol.log_start(),
+            };
             assert!(
                 from.pos <= at.pos && from.seq <= at.seq,
                 "store-G3: live patches begin before the log's end"
@@ -116,6 +142,7 @@ impl Engine {
                     self.index.leaves.let_go(old);
                 }
                 self.unpin(pinned, stamp);
+                self.mirror.set_log_begin(from.seq);
                 self.checkpoints.fetch_add(1, Ordering::Release);
                 Ok(())
             }
@@ -163,7 +190,8 @@ impl Engine {
         let (damage, scrub, service) = (self.damage_list(), self.scrub_now(), self.stats_now().service);
         let pages = self.space.lock().pages();
         let named = self.named.lock().clone();
-        Head { sessions, damage, scrub, service, totals, pages, named }
+        let at = Some(self.mirror.at_end());
+        Head { sessions, damage, scrub, service, at, totals, pages, named }
     }
 
     /// Loads a checkpoint's content into an empty engine. `kept`: the range of the medium where the checkpoint itself lies.
@@ -178,6 +206,11 @@ impl Engine {
         head.damage.iter().for_each(|d| self.apply_damage(d));
         *self.scrub.lock() = head.scrub;
         *self.service.lock() = head.service;
+        let of_log = At { line: self.vol.label().epoch, seq: self.vol.checkpoint_seq() };
+        if head.at.is_none() {
+            self.mirror.set_unshipped(of_log.seq);
+        }
+        self.mirror.begin(head.at.unwrap_or(of_log));
         let wrong = |e: io::Error| StoreError::Corrupt(e.to_string());
         match objects {
             Objects::Leaves(base) => {
@@ -226,6 +259,9 @@ fn put_head(head: &Head, base: &Base, buf: &mut Vec<u8>) {
     head.damage.iter().for_each(|d| put_damage(d, buf));
     put_scrub(&head.scrub, buf);
     put_service(&head.service, buf);
+    let at = head.at.unwrap_or_default();
+    at.line.put(buf);
+    at.seq.put(buf);
     for n in [head.totals.objects, head.totals.bytes] {
         put_varint(buf, n);
     }
@@ -296,6 +332,11 @@ pub fn read_checkpoint(from: &mut dyn Read, point: LogPoint, data_pages: u64) ->
         let bytes: [u8; SERVICE_BYTES as usize] = get_bytes(r)?;
         service = get_service(&mut Reader::new(&bytes)).map_err(|_| malformed("service"))?;
     }
+    let mut at = None;
+    if version > VERSION_WITHOUT_PLACE {
+        let line = Epoch(u32::from_le_bytes(get_bytes(r)?));
+        at = Some(At { line, seq: Seq(u64::from_le_bytes(get_bytes(r)?)) });
+    }
     let (mut totals, mut pages, mut named) = Default::default();
     let objects = if version > VERSION_OF_STREAM {
         totals = Totals { objects: get_varint(r)?, bytes: get_varint(r)? };
@@ -307,7 +348,7 @@ pub fn read_checkpoint(from: &mut dyn Read, point: LogPoint, data_pages: u64) ->
         Objects::Stream(get_stream(r, patches_after)?)
     };
     match r.read(&mut [0])? {
-        0 => Ok((Head { sessions, damage, scrub, service, totals, pages, named }, objects)),
+        0 => Ok((Head { sessions, damage, scrub, service, at, totals, pages, named }, objects)),
         _ => Err(malformed("bytes after the last object")),
     }
 }

@@ -274,7 +274,7 @@ impl Engine {
                 (self.at(run.start), bytes)
             })
             .collect();
-        if let Err(e) = self.write_parts(jobs[0].name.object, &parts) {
+        if let Err(e) = self.try_parts(jobs[0].name.object, &parts) {
             if matches!(&e, StoreError::Medium { source, .. } if !disk::is_passing(source)) {
                 // Withheld from allocation until the next checkpoint, so that the next batch gets other pages.
                 let mut runs = std::mem::take(&mut taken.runs);
@@ -410,6 +410,7 @@ impl Engine {
 
     fn log_again(&self, name: &Name) -> Result<(), StoreError> {
         let _tail = self.tail.still();
+        self.mirror.check_alive()?;
         let Some(patch) = self.live(name) else {
             self.overlay.queue.lock().remove(name);
             return Ok(());
@@ -435,7 +436,9 @@ impl Engine {
             let again = PatchRecord { object, offset, mtime: Default::default(), lease: 0, fragments };
             let mut out = Vec::new();
             record::encode(None, 0, &Record::Patch(again), &mut out);
+            // The other member has these bytes by their first entry, so this one is private: its mirror seq is 0.
             let seq = self.vol.append(Epoch(self.epoch.load(Ordering::Relaxed)), &out)?;
+            self.mirror.note_private(seq);
             first.get_or_insert(seq);
         }
         // All of it is past the object's end, so there was nothing to log.

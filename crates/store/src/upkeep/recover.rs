@@ -10,7 +10,7 @@ use types::{ObjectId, PAGE_SIZE, Seq};
 use crate::records::error::{DamageKind, StoreError};
 use crate::records::extent::Site;
 use crate::records::patch::Fragment;
-use crate::records::record::{self, PatchRecord, Placed, Record, TruncateRecord};
+use crate::records::record::{self, At, PatchRecord, Placed, Record, TruncateRecord};
 use crate::records::settings::Settings;
 use crate::state::engine::{Engine, Entry};
 use crate::state::space::Space;
@@ -35,7 +35,17 @@ impl Engine {
     }
 
     /// Opens and recovers. After a kill every acknowledged change is there; after a power loss every flushed one.
-    pub fn open_with(media: impl Into<Media>, mut settings: Settings) -> Result<Engine, StoreError> {
+    pub fn open_with(media: impl Into<Media>, settings: Settings) -> Result<Engine, StoreError> {
+        Engine::open_from(media.into(), settings, None)
+    }
+
+    /// As `open_with`, and cuts the log behind mirror seq `after`: the other members of the mirror went on from there. Refused if the
+    /// checkpoint has more.
+    pub fn open_cut(media: impl Into<Media>, settings: Settings, after: Seq) -> Result<Engine, StoreError> {
+        Engine::open_from(media.into(), settings, Some(after))
+    }
+
+    fn open_from(media: Media, mut settings: Settings, cut_after: Option<Seq>) -> Result<Engine, StoreError> {
         let vol = Volume::open(media)?;
         settings.patch_whole &= !vol.disk().is_cached();
         if vol.label().kind != Kind::Ost {
@@ -44,6 +54,7 @@ impl Engine {
         let engine = Engine::new(vol, settings);
         let total_pages = engine.space.lock().total_pages();
         // 1. Load the state as of the checkpoint.
+        engine.mirror.set_log_begin(engine.vol.position().seq);
         if let Some(mut stream) = engine.vol.checkpoint_reader()? {
             let log_begin = engine.vol.position();
             let (head, objects) = read_checkpoint(&mut stream, log_begin, total_pages)
@@ -59,7 +70,10 @@ impl Engine {
         }
         // 2. Replay the log after it.
         let lacking = Cell::new(engine.space.lock().pages().patched);
-        engine.replay(total_pages, &lacking)?;
+        if let Some(after) = cut_after.filter(|after| engine.mirror.end() > *after) {
+            return Err(StoreError::Ahead { end: engine.mirror.end(), after });
+        }
+        engine.replay(total_pages, &lacking, cut_after)?;
         // 3. Flush, so that no superseded page waits to be reused (store-O1), and begin a new incarnation (store-O5).
         engine.vol.start()?;
         // 4. Pages that no object names are free.
@@ -72,14 +86,19 @@ impl Engine {
     }
 
     /// `lacking`: the number of patches that the checkpoint names and that still lack their bytes; the log must have these.
-    fn replay(&self, total_pages: u64, lacking: &Cell<u64>) -> Result<(), StoreError> {
+    fn replay(
+        &self,
+        total_pages: u64,
+        lacking: &Cell<u64>,
+        cut_after: Option<Seq>,
+    ) -> Result<(), StoreError> {
         let mut failed = None;
         let mut freed: Vec<Run> = Vec::new();
         self.vol.replay(&mut |entry| {
             if failed.is_some() {
                 return Verdict::Cut;
             }
-            match self.replay_entry(entry, total_pages, &mut freed, lacking) {
+            match self.replay_entry(entry, total_pages, &mut freed, lacking, cut_after) {
                 Ok(verdict) => verdict,
                 Err(e) => {
                     failed = Some(e);
@@ -88,6 +107,8 @@ impl Engine {
             }
         })?;
         failed.map_or(Ok(()), Err)?;
+        self.mirror.pass_checkpoint(self.vol.checkpoint_seq());
+        self.mirror.note_applied();
         self.check_patches(lacking.get())
     }
 
@@ -97,6 +118,7 @@ impl Engine {
         pages: u64,
         freed: &mut Vec<Run>,
         lacking: &Cell<u64>,
+        cut_after: Option<Seq>,
     ) -> Result<Verdict, StoreError> {
         // The entry's checksum matches, so a malformed payload is from another release or a bug: the log is not cut there.
         let decoded = record::decode(entry.payload)
@@ -106,11 +128,19 @@ impl Engine {
         let point = LogPoint { seq: Seq(entry.seq.0 - 1), pos: entry.pos };
         // The log goes back to before the checkpoint, because it has the bytes of the patches that the checkpoint names.
         if entry.seq <= self.vol.checkpoint_seq() {
+            self.mirror.note_old(entry.seq, decoded.at.unwrap_or_default());
             if let Record::Patch(p) = &decoded.record {
                 let filled = self.fill_patches(p, entry.seq, point)?;
                 lacking.set(lacking.get().saturating_sub(filled as u64));
             }
             return Ok(Verdict::Keep);
+        }
+        self.mirror.pass_checkpoint(self.vol.checkpoint_seq());
+        // An entry of an earlier release has its log seq as mirror seq, so that mirror seqs go on above.
+        let is_public = decoded.record.is_public();
+        let at = decoded.at.unwrap_or(At { line: entry.epoch, seq: entry.seq });
+        if is_public && cut_after.is_some_and(|after| at.seq > after) {
+            return Ok(Verdict::Cut);
         }
         // Later entries may remove patches again, so the count is checked before them.
         self.check_patches(lacking.get())?;
@@ -119,7 +149,16 @@ impl Engine {
             return Ok(Verdict::Cut);
         }
         self.count_replayed(&decoded.record);
-        let about = Entry { seq: entry.seq, point, origin: decoded.origin, answer: decoded.answer };
+        // A patch that was logged again has no mirror seq.
+        match is_public && at.seq.0 > 0 {
+            true => self.mirror.note_public(entry.seq, at, 1),
+            false => self.mirror.note_private(entry.seq),
+        }
+        if decoded.at.is_none() {
+            self.mirror.set_unshipped(self.mirror.end());
+        }
+        let (seq, mirror_seq) = (entry.seq, self.mirror.end());
+        let about = Entry { seq, mirror_seq, point, origin: decoded.origin, answer: decoded.answer };
         // Objects loaded here stay in memory until they are changed (store-I6 of `index`).
         let _kept =
             decoded.record.objects().iter().map(|id| self.index.load(id)).collect::<Result<Vec<_>, _>>()?;
@@ -187,6 +226,19 @@ impl Engine {
                 }
                 Ok(Data::ThereOrDamaged)
             }
+            Record::Repair(r) => {
+                let placed = Placed { page: r.page, run: Run { start: r.start, pages: 1 } };
+                self.look_at_run(r.object, &placed, &[r.crc])
+            }
+            Record::Fill(fill) => {
+                for (page, start, crc) in fill.sites() {
+                    let placed = Placed { page, run: Run { start, pages: 1 } };
+                    if self.look_at_run(fill.range.object, &placed, &[crc])? == Data::Torn {
+                        return Ok(Data::Torn);
+                    }
+                }
+                Ok(Data::ThereOrDamaged)
+            }
             _ => Ok(Data::ThereOrDamaged),
         }
     }
@@ -237,6 +289,10 @@ fn check_places(record: &Record, total_pages: u64) -> Result<(), String> {
         Record::Write(w) => w.placed.iter().try_for_each(|p| outside(p.run)),
         Record::Punch(p) => p.zeroed.iter().try_for_each(|z| outside(Run { start: z.start, pages: 1 })),
         Record::Truncate(t) => t.tail.map_or(Ok(()), |(start, _)| outside(Run { start, pages: 1 })),
+        Record::Repair(r) => {
+            [r.before, r.start].into_iter().try_for_each(|start| outside(Run { start, pages: 1 }))
+        }
+        Record::Fill(f) => f.placed.iter().flat_map(|p| &p.runs).try_for_each(|run| outside(*run)),
         _ => Ok(()),
     }
 }

@@ -42,6 +42,14 @@ impl ObjectStore for Engine {
     fn seek(&self, object: ObjectId, offset: u64, gate: Gate<'_>) -> Result<Found, StoreError> {
         self.seek_object(object, offset, gate)
     }
+    fn seek_reserved(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        gate: Gate<'_>,
+    ) -> Result<Option<(u64, u64)>, StoreError> {
+        self.reserved_from(object, offset, gate)
+    }
     fn destroy(&self, objects: &[ObjectId], origin: Option<Origin>) -> Result<Done, StoreError> {
         self.destroy_objects(objects, origin)
     }
@@ -81,20 +89,26 @@ impl ObjectStore for Engine {
     }
 
     fn flush(&self) -> Result<Seq, StoreError> {
-        let flushed = self.vol.flush()?;
+        let want = self.mirror.end();
+        self.vol.flush()?;
         self.reclaim_now();
-        Ok(flushed)
+        self.flush_other(want)
     }
     fn flush_or_park(&self, park: &mut dyn FnMut() -> Option<OnFlushed>) -> Option<Result<Seq, StoreError>> {
+        // A parked flush is answered by a thread that must not wait for the other member.
+        if self.is_mirrored() {
+            return Some(self.flush());
+        }
         let park = || {
             let done = park()?;
-            Some(Box::new(move |flushed: Result<Seq, disk::VolumeError>| done(flushed.map_err(Into::into)))
-                as _)
+            let done =
+                move |flushed: Result<Seq, disk::VolumeError>| done(flushed.map(|_| ()).map_err(Into::into));
+            Some(Box::new(done) as _)
         };
         // The thread that leads reclaims for all.
         let flushed = self.vol.flush_or_park(park)?;
         self.reclaim_now();
-        Some(flushed.map_err(Into::into))
+        Some(flushed.map(|_| self.told_flushed()).map_err(Into::into))
     }
     fn has_parked(&self) -> bool {
         self.vol.has_parked()
@@ -103,10 +117,12 @@ impl ObjectStore for Engine {
         self.vol.on_parked(ring);
     }
     fn mark(&self) -> Result<(), StoreError> {
+        let _one = self.sealing.lock();
         self.mark_flushed()
     }
     fn is_dirty(&self) -> bool {
-        !self.vol.is_all_flushed() || self.space.lock().waiting_pages() > 0
+        let is_other_behind = || self.is_mirrored() && self.told_flushed() < self.mirror.end();
+        !self.vol.is_all_flushed() || self.space.lock().waiting_pages() > 0 || is_other_behind()
     }
     fn is_checkpoint_due(&self) -> bool {
         let capacity = self.vol.log_capacity();
@@ -136,10 +152,16 @@ impl ObjectStore for Engine {
         Ok(self.vol.check_media()?)
     }
     fn close(&self) -> Result<(), StoreError> {
+        // store-RP2: neither a checkpoint nor a clean mark; the next start replays.
+        if self.mirror.has_ended() {
+            return Ok(());
+        }
         // A patch that cannot be folded stays in the log, and the next start finds it there. A failed medium is reported below.
         self.destage_all().ok();
         // With an empty log the last checkpoint has everything.
-        if self.vol.log_used() > 0 {
+        if self.is_mirrored() {
+            self.make_last_checkpoint()?;
+        } else if self.vol.log_used() > 0 {
             self.make_checkpoint()?;
         }
         Ok(self.vol.close_clean()?)
@@ -231,10 +253,10 @@ impl ObjectStore for Engine {
         }
     }
     fn last_seq(&self) -> Seq {
-        self.vol.last_seq()
+        self.mirror.end()
     }
     fn flushed_seq(&self) -> Seq {
-        self.vol.flushed_seq()
+        self.told_flushed()
     }
     fn incarnation(&self) -> Incarnation {
         self.vol.incarnation()

@@ -1,11 +1,12 @@
 //! Damage records: data known to be lost. They are kept over restarts until an operator clears them.
 
-use types::{Fid, ObjectId};
+use types::{Fid, ObjectId, PAGE_SIZE};
 
 use crate::Damage;
-use crate::records::error::StoreError;
-use crate::records::record::Record;
+use crate::records::error::{DamageKind, StoreError};
+use crate::records::record::{Record, RepairRecord};
 use crate::state::engine::Engine;
+use crate::state::finding::Finding;
 use crate::state::room::DAMAGE_MAX;
 
 /// The result of recording a damage.
@@ -22,10 +23,12 @@ impl Engine {
     pub(crate) fn keep_damage(&self, damage: Damage) -> Result<Recorded, StoreError> {
         {
             let known = self.damage.lock();
-            if known.contains_key(&(damage.object, damage.offset, damage.kind)) {
+            let key = (damage.object, damage.offset, damage.kind);
+            // A page that was repaired, and is damaged again, is a new finding.
+            if known.get(&key).is_some_and(|finding| !finding.is_repaired) {
                 return Ok(Recorded::Known);
             }
-            if known.len() >= DAMAGE_MAX {
+            if known.len() >= DAMAGE_MAX && !known.contains_key(&key) {
                 return Ok(Recorded::Full);
             }
         }
@@ -42,11 +45,12 @@ impl Engine {
         let known = self.damage.lock();
         known
             .iter()
-            .map(|((object, offset, kind), found_sec)| Damage {
+            .map(|((object, offset, kind), finding)| Damage {
                 object: *object,
                 offset: *offset,
                 kind: *kind,
-                found_sec: *found_sec,
+                found_sec: finding.found_sec,
+                is_repaired: finding.is_repaired,
             })
             .collect()
     }
@@ -54,8 +58,27 @@ impl Engine {
     pub(crate) fn apply_damage(&self, d: &Damage) {
         let mut known = self.damage.lock();
         // Two threads that found the same damage concurrently both pass the check in `keep_damage`. The first record's time stays.
+        let (key, len) = ((d.object, d.offset, d.kind), known.len());
+        let finding = Finding { found_sec: d.found_sec, is_repaired: d.is_repaired };
+        match known.get_mut(&key) {
+            Some(before) if before.is_repaired => *before = finding,
+            Some(_) => {}
+            None if len < DAMAGE_MAX => _ = known.insert(key, finding),
+            None => {}
+        }
+    }
+
+    /// The page is listed as repaired, whatever it was listed as.
+    pub(crate) fn apply_repaired(&self, r: &RepairRecord) {
+        let (mut known, offset) = (self.damage.lock(), u64::from(r.page) * PAGE_SIZE as u64);
+        for kind in [DamageKind::Checksum, DamageKind::Medium] {
+            if let Some(finding) = known.get_mut(&(r.object, offset, kind)) {
+                finding.is_repaired = true;
+            }
+        }
         if known.len() < DAMAGE_MAX {
-            known.entry((d.object, d.offset, d.kind)).or_insert(d.found_sec);
+            let finding = Finding { found_sec: r.found_sec, is_repaired: true };
+            known.entry((r.object, offset, r.kind)).or_insert(finding);
         }
     }
 

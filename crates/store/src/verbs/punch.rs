@@ -6,6 +6,7 @@ use types::crc::crc32c;
 use crate::records::error::StoreError;
 use crate::records::record::{PunchRecord, Record, Zeroed};
 use crate::state::engine::{Engine, Stop};
+use crate::state::mirror::Carried;
 use crate::state::space::Purpose;
 use crate::verbs::write::{MERGE_TRIES_MAX, Merged};
 use crate::{Done, Leave, Punch};
@@ -72,7 +73,10 @@ impl Engine {
             lease: p.lease,
             zeroed: parts.iter().filter_map(zeroed).collect(),
         });
-        let done = self.commit(p.origin, record, || {
+        let rewritten = parts.iter().filter(|(_, taken)| taken.is_some());
+        let pages = || rewritten.flat_map(|(m, _)| m.bytes).collect();
+        let carried = self.is_mirrored().then(|| Carried::Pages(pages()));
+        let done = self.commit_carrying(p.origin, record, carried, |_| {
             let now = self.pass_gate(&p.object, p.gate)?;
             self.check_unchanged(&p.object, parts.iter().map(|(m, _)| m))?;
             if now.exists { Ok(now.len) } else { Err(Stop::Again) }

@@ -3,6 +3,7 @@
 use types::{Seq, SessionId};
 
 use crate::records::error::StoreError;
+use crate::records::fill::FillSessions;
 use crate::records::record::Record;
 use crate::state::engine::{Engine, Stop};
 use crate::state::slots::Session;
@@ -28,7 +29,7 @@ impl Engine {
         }
     }
 
-    fn has_room_for(&self, session: SessionId) -> bool {
+    pub(crate) fn has_room_for(&self, session: SessionId) -> bool {
         let sessions = self.sessions.lock();
         sessions.contains_key(&session) || self.has_session_room(sessions.len())
     }
@@ -52,6 +53,24 @@ impl Engine {
 
     pub(crate) fn apply_session_begin(&self, session: SessionId, begun: Seq) {
         self.sessions.lock().entry(session).or_insert_with(|| Box::new(Session::new(begun)));
+    }
+
+    pub(crate) fn apply_fill_sessions(&self, fill: &FillSessions) {
+        let is_gone = |id: &SessionId| {
+            (fill.first..=fill.last).contains(id)
+                && fill.sessions.binary_search_by_key(id, |s| s.session).is_err()
+        };
+        let gone: Vec<SessionId> = self.sessions.lock().keys().copied().filter(is_gone).collect();
+        gone.into_iter().for_each(|session| self.apply_session_end(session));
+        let mut sessions = self.sessions.lock();
+        for s in &fill.sessions {
+            let mut session = Session::new(s.begun);
+            for (number, slot) in &s.slots {
+                session.slots[usize::from(*number)] = *slot;
+                session.last = session.last.max(slot.seq);
+            }
+            sessions.insert(s.session, Box::new(session));
+        }
     }
 
     pub(crate) fn apply_session_end(&self, session: SessionId) {

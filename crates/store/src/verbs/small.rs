@@ -52,7 +52,9 @@ impl Engine {
         }
         let cuts = cuts(w.offset, w.data.len());
         let found = self.lacking_small(w, &cuts);
-        if !self.settings.patch_whole && cuts.iter().all(|(_, _, len)| *len == PAGE_SIZE) {
+        // In a mirror a change that comes alone costs a trip to the other member under the tail's lock, and patches share one.
+        let goes_whole = self.settings.patch_whole || self.is_mirrored();
+        if !goes_whole && cuts.iter().all(|(_, _, len)| *len == PAGE_SIZE) {
             return Ok(None);
         }
         if found.is_fresh && w.data.len() > self.settings.patch_new_bytes_max as usize {
@@ -149,6 +151,7 @@ impl Engine {
                     .wait_eased(WAIT_MAX * (fill - FILL_SLOW) as u32 / (FILL_FULL - FILL_SLOW) as u32);
                 return Ok(true);
             }
+            let _wait = spent::waiting(spent::Cause::Log);
             match self.help() {
                 Ok(true) => {}
                 Err(e @ StoreError::Volume(_)) => return Err(e),

@@ -7,6 +7,7 @@ use types::crc::crc32c;
 use crate::records::error::StoreError;
 use crate::records::record::{Record, TruncateRecord};
 use crate::state::engine::{Engine, Stop};
+use crate::state::mirror::Carried;
 use crate::state::space::Purpose;
 use crate::verbs::write::{MERGE_TRIES_MAX, Merged};
 use crate::{Done, Truncate};
@@ -44,7 +45,8 @@ impl Engine {
         // 2. Commit the entry, unless the page changed meanwhile, or the cut is now inside a page and was not before, or the reverse.
         let tail = cut.as_ref().zip(taken.as_ref()).map(|(m, taken)| (taken.runs[0].start, m.crc));
         let record = Record::Truncate(TruncateRecord { object: t.object, len: t.len, lease: t.lease, tail });
-        let done = self.commit(t.origin, record, || {
+        let carry = |m: &Merged| self.is_mirrored().then(|| Carried::Pages(m.bytes.to_vec()));
+        let done = self.commit_carrying(t.origin, record, cut.as_ref().and_then(carry), |_| {
             let now = self.pass_gate(&t.object, t.gate)?;
             self.check_unchanged(&t.object, cut.iter())?;
             match now.exists && is_cut_inside(now.len) == cut.is_some() {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use types::crc::{crc32c, verify_fragments};
-use types::{ObjectId, PAGE_SIZE};
+use types::{BULK_MAX, ObjectId, PAGE_SIZE};
 
 use crate::records::codec::{EXTENT_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::records::error::StoreError;
 use crate::records::record::{Placed, Record, WriteRecord};
 use crate::state::engine::{Asked, Engine, Stop};
+use crate::state::mirror::Carried;
 use crate::state::room::Wish;
 use crate::state::space::{Purpose, Taken};
 use crate::verbs::read::Below;
@@ -142,11 +143,12 @@ impl Engine {
         let head = span.is_head_partial.then(|| merge(0, span.skip)).transpose()?;
         let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
         // 3. Write the data to the new places. No lock but the object's merge lock is held.
+        let carried = self.carry(w, span, head.as_ref(), tail.as_ref());
         self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
         // 4. Commit the entry and update the index in one step, unless a merged page changed meanwhile or the gate refuses.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
         let end = w.offset + w.data.len() as u64;
-        let done = self.commit_telling(w.origin, record, |asked| {
+        let done = self.commit_carrying(w.origin, record, carried, |asked| {
             let attrs = self.pass_gate(&w.object, w.gate)?;
             self.check_unchanged(&w.object, head.iter().chain(&tail))?;
             if asked == Asked::ForGood {
@@ -182,6 +184,32 @@ impl Engine {
         let (state, limit) = (object.read(), span.first + span.pages);
         let has = state.count(span.first, limit) + state.reserved.count(span.first, limit);
         span.pages - has as u32
+    }
+
+    /// Gives the whole pages to the other member of the mirror, merged ones too, so that it has nothing to merge. `None`: there is none.
+    fn carry(
+        &self,
+        w: &Write<'_>,
+        span: &Span,
+        head: Option<&Merged>,
+        tail: Option<&Merged>,
+    ) -> Option<Carried> {
+        let other = self.mirror.companion()?;
+        // A write of the largest size that begins inside a page has a page more than a frame takes beside its body.
+        let is_stageable = span.pages as usize * PAGE_SIZE <= BULK_MAX;
+        let stage = |pages: &[u8]| if is_stageable { other.stage(pages) } else { None };
+        if head.is_none() && tail.is_none() {
+            return Some(stage(w.data).map_or_else(|| Carried::Pages(w.data.to_vec()), Carried::Staged));
+        }
+        let mut pages = Vec::with_capacity(span.pages as usize * PAGE_SIZE);
+        for i in 0..span.pages {
+            match (head, tail) {
+                (Some(m), _) if i == 0 => pages.extend_from_slice(&m.bytes),
+                (_, Some(m)) if i + 1 == span.pages => pages.extend_from_slice(&m.bytes),
+                _ => pages.extend_from_slice(&w.data[span.bytes(i, w.data.len())]),
+            }
+        }
+        Some(stage(&pages).map_or(Carried::Pages(pages), Carried::Staged))
     }
 
     fn write_data(

@@ -32,14 +32,21 @@ pub fn moved_text(plan: &Plan, (part, at): (&Part, &Part), dir: &Path, tls: Opti
     let body = match part {
         Part::Router { .. } => bail!("{part}: `router_text` has its configuration"),
         Part::Mgs { .. } => format!("{}dir = {}\n", addresses(plan, part, at)?, quoted(&dir.join(&stem))),
-        Part::Mds { .. } => {
-            format!("{}device = {}\nsize = \"4G\"\n", source(true)?, quoted(&dir.join(format!("{stem}.img"))))
+        Part::Mds { second, .. } => {
+            let (device, second) = (
+                quoted(&images(plan, part, dir)?.join(format!("{stem}.img"))),
+                if *second { "second = true\n" } else { "" },
+            );
+            format!("{}device = {device}\nsize = \"4G\"\n{second}", source(true)?)
         }
-        Part::Oss { .. } => {
-            let device = |n| quoted(&dir.join(format!("{stem}.{n}.img")));
-            let devices: Vec<String> = (0..plan.osts_per_server()).map(device).collect();
+        Part::Oss { second, .. } => {
+            let devices: Vec<String> = devices(plan, part, dir)?.iter().map(|path| quoted(path)).collect();
             let (devices, size) = (devices.join(", "), plan.ost_size());
-            format!("{}devices = [{devices}]\nsize = \"{size}\"\n", source(true)?)
+            let devices = match second {
+                true => format!("devices = []\nsecond_devices = [{devices}]"),
+                false => format!("devices = [{devices}]"),
+            };
+            format!("{}{devices}\nsize = \"{size}\"\n", source(true)?)
         }
         Part::Mount { .. } => format!("{}mountpoint = {}\n", source(false)?, quoted(&mount_point(part, dir))),
     };
@@ -74,6 +81,17 @@ pub fn router_text(
 pub fn mount_point(part: &Part, dir: &Path) -> std::path::PathBuf {
     let (cluster, name) = part.place();
     dir.join(format!("{}-{}", cluster.unwrap_or_default(), name.unwrap_or_default()))
+}
+
+/// The devices of an object server.
+pub fn devices(plan: &Plan, part: &Part, dir: &Path) -> Result<Vec<PathBuf>> {
+    let (stem, folder) = (part.file_stem(), images(plan, part, dir)?);
+    Ok((0..plan.osts_per_server()).map(|n| folder.join(format!("{stem}.{n}.img"))).collect())
+}
+
+/// The directory of a server's images. They stay there if it moves.
+fn images(plan: &Plan, part: &Part, dir: &Path) -> Result<PathBuf> {
+    Ok(dir.join(plan.image_folder(plan.host_of(part)?)))
 }
 
 /// A server listens at the address of its host on each net. A guest's port is one that its host's own servers leave free.

@@ -14,6 +14,9 @@ pub const ROUTER_PORT: u16 = 7020;
 /// Ports of the metadata server and of the object servers of the first file system; each further one has the next.
 const MDS_PORT: u16 = 7100;
 const OSS_PORT: u16 = 7300;
+/// The same for servers of second members.
+const SECOND_MDS_PORT: u16 = 7500;
+const SECOND_OSS_PORT: u16 = 7700;
 /// Servers of all file systems keep within the ports above.
 const FILE_SYSTEMS_MAX: usize = 200;
 const CLUSTERS_MAX: usize = 10;
@@ -23,11 +26,26 @@ const CLUSTERS_MAX: usize = 10;
 /// The order is that of a start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    Router { host: String },
-    Mgs { cluster: String },
-    Mds { fs: String },
-    Oss { fs: String, host: String },
-    Mount { fs: String, host: String },
+    Router {
+        host: String,
+    },
+    Mgs {
+        cluster: String,
+    },
+    /// `second`: it has the second member of each mirror.
+    Mds {
+        fs: String,
+        second: bool,
+    },
+    Oss {
+        fs: String,
+        host: String,
+        second: bool,
+    },
+    Mount {
+        fs: String,
+        host: String,
+    },
 }
 
 impl Part {
@@ -38,10 +56,20 @@ impl Part {
         Part::Mgs { cluster: cluster.into() }
     }
     pub fn mds(fs: &str) -> Part {
-        Part::Mds { fs: fs.into() }
+        Part::Mds { fs: fs.into(), second: false }
     }
     pub fn oss(fs: &str, host: &str) -> Part {
-        Part::Oss { fs: fs.into(), host: host.into() }
+        Part::Oss { fs: fs.into(), host: host.into(), second: false }
+    }
+    pub fn second_mds(fs: &str) -> Part {
+        Part::Mds { fs: fs.into(), second: true }
+    }
+    pub fn second_oss(fs: &str, host: &str) -> Part {
+        Part::Oss { fs: fs.into(), host: host.into(), second: true }
+    }
+
+    pub fn is_second(&self) -> bool {
+        matches!(self, Part::Mds { second: true, .. } | Part::Oss { second: true, .. })
     }
     pub fn mount(fs: &str, host: &str) -> Part {
         Part::Mount { fs: fs.into(), host: host.into() }
@@ -63,7 +91,7 @@ impl Part {
         match self {
             Part::Router { .. } => (None, None),
             Part::Mgs { cluster } => (Some(cluster), None),
-            Part::Mds { fs } | Part::Oss { fs, .. } | Part::Mount { fs, .. } => {
+            Part::Mds { fs, .. } | Part::Oss { fs, .. } | Part::Mount { fs, .. } => {
                 let (cluster, name) = split(fs);
                 (Some(cluster), Some(name))
             }
@@ -73,7 +101,7 @@ impl Part {
     /// Begins the names of its files, in the folder of its host.
     pub fn file_stem(&self) -> String {
         let (cluster, name) = self.place();
-        let words = [Some(self.verb()), cluster, name];
+        let words = [Some(self.verb()), self.is_second().then_some("2"), cluster, name];
         words.into_iter().flatten().collect::<Vec<_>>().join("-")
     }
 }
@@ -83,8 +111,10 @@ impl fmt::Display for Part {
         match self {
             Part::Router { host } => write!(f, "router on {host}"),
             Part::Mgs { cluster } => write!(f, "mgs of {cluster}"),
-            Part::Mds { fs } => write!(f, "mds of {fs}"),
-            Part::Oss { fs, host } => write!(f, "oss of {fs} on {host}"),
+            Part::Mds { fs, second: false } => write!(f, "mds of {fs}"),
+            Part::Mds { fs, second: true } => write!(f, "second mds of {fs}"),
+            Part::Oss { fs, host, second: false } => write!(f, "oss of {fs} on {host}"),
+            Part::Oss { fs, host, second: true } => write!(f, "second oss of {fs} on {host}"),
             Part::Mount { fs, host } => write!(f, "mount of {fs} on {host}"),
         }
     }
@@ -100,6 +130,8 @@ struct FileSystem {
     name: String,
     mds: String,
     oss: Vec<String>,
+    /// Hosts of the second members: of the MDT, and of the OSTs of each server.
+    second: Option<(String, Vec<String>)>,
 }
 
 /// A way from one net to another.
@@ -131,6 +163,7 @@ pub struct Plan {
     routers: Vec<String>,
     more: BTreeMap<Part, String>,
     variables: BTreeMap<String, Vec<(String, String)>>,
+    images: BTreeMap<String, String>,
 }
 
 impl Default for Plan {
@@ -152,6 +185,7 @@ impl Plan {
             routers: Vec::new(),
             more: BTreeMap::new(),
             variables: BTreeMap::new(),
+            images: BTreeMap::new(),
         }
     }
 
@@ -171,7 +205,16 @@ impl Plan {
     #[must_use]
     pub fn fs(mut self, fs: &str, mds_host: &str, oss_hosts: &[&str]) -> Plan {
         let oss = oss_hosts.iter().map(|host| (*host).to_owned()).collect();
-        self.file_systems.push(FileSystem { name: fs.into(), mds: mds_host.into(), oss });
+        self.file_systems.push(FileSystem { name: fs.into(), mds: mds_host.into(), oss, second: None });
+        self
+    }
+    /// The file system named last is mirrored: these hosts have the second members of its MDT, and of the OSTs of each object server.
+    #[must_use]
+    pub fn mirrored(mut self, mds_host: &str, oss_hosts: &[&str]) -> Plan {
+        let oss: Vec<String> = oss_hosts.iter().map(|host| (*host).to_owned()).collect();
+        let fs = self.file_systems.last_mut().expect("a file system is named first");
+        assert_eq!(oss.len(), fs.oss.len(), "each object server has one for its second members");
+        fs.second = Some((mds_host.into(), oss));
         self
     }
     /// A mount of a file system on a host.
@@ -213,6 +256,13 @@ impl Plan {
         self
     }
 
+    /// Images of the servers on a host lie in this folder of its own, where another file system can be mounted.
+    #[must_use]
+    pub fn images_in(mut self, host: &str, folder: &str) -> Plan {
+        self.images.insert(host.into(), folder.into());
+        self
+    }
+
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -227,6 +277,9 @@ impl Plan {
     }
     pub fn more_of(&self, part: &Part) -> &str {
         self.more.get(part).map_or("", String::as_str)
+    }
+    pub fn image_folder(&self, host: &str) -> &str {
+        self.images.get(host).map_or("", String::as_str)
     }
     pub fn variables_of(&self, host: &str) -> &[(String, String)] {
         self.variables.get(host).map_or(&[], Vec::as_slice)
@@ -243,17 +296,38 @@ impl Plan {
         let mds = self.file_systems.iter().map(|fs| Part::mds(&fs.name));
         let of = |fs: &FileSystem| fs.oss.iter().map(|host| Part::oss(&fs.name, host)).collect::<Vec<_>>();
         let oss = self.file_systems.iter().flat_map(of);
+        let second = |fs: &FileSystem| {
+            let (_, oss) = fs.second.clone().unwrap_or_default();
+            let mds = fs.second.iter().map(|_| Part::second_mds(&fs.name));
+            mds.chain(oss.iter().map(|host| Part::second_oss(&fs.name, host))).collect::<Vec<_>>()
+        };
+        let seconds = self.file_systems.iter().flat_map(second);
         let mounts = self.mounts.iter().map(|(fs, host)| Part::mount(fs, host));
-        routers.chain(mgs).chain(mds).chain(oss).chain(mounts).collect()
+        routers.chain(mgs).chain(mds).chain(oss).chain(seconds).chain(mounts).collect()
     }
 
     pub fn host_of<'a>(&'a self, part: &'a Part) -> Result<&'a str> {
         let found = match part {
             Part::Router { host } | Part::Oss { host, .. } | Part::Mount { host, .. } => Some(host.as_str()),
             Part::Mgs { cluster } => self.clusters().find(|(name, _)| name == cluster).map(|(_, host)| host),
-            Part::Mds { fs } => self.file_systems.iter().find(|f| f.name == *fs).map(|f| f.mds.as_str()),
+            Part::Mds { fs, second } => {
+                let fs = self.file_systems.iter().find(|f| f.name == *fs);
+                fs.and_then(
+                    |fs| if *second { fs.second.as_ref().map(|s| s.0.as_str()) } else { Some(&*fs.mds) },
+                )
+            }
         };
         found.with_context(|| format!("the site has no {part}"))
+    }
+
+    /// Indices of the OSTs of an object server, in the order of its devices.
+    pub fn indices_of(&self, part: &Part) -> Vec<usize> {
+        let Part::Oss { fs, host, second } = part else { return vec![] };
+        let fs = self.file_systems.iter().find(|f| f.name == *fs);
+        let hosts = fs.and_then(|fs| if *second { fs.second.as_ref().map(|s| &s.1) } else { Some(&fs.oss) });
+        let at = hosts.and_then(|hosts| hosts.iter().position(|h| h == host));
+        let first = at.unwrap_or(0) * self.osts_per_server;
+        (first..first + self.osts_per_server).collect()
     }
 
     /// The nets of a host.
@@ -271,8 +345,10 @@ impl Plan {
                 let at = self.clusters().position(|(name, _)| name == cluster);
                 at.map(|at| MGS_PORT + at as u16)
             }
-            Part::Mds { fs: name } => fs(name).map(|at| MDS_PORT + at as u16),
-            Part::Oss { fs: name, .. } => fs(name).map(|at| OSS_PORT + at as u16),
+            Part::Mds { fs: name, second: false } => fs(name).map(|at| MDS_PORT + at as u16),
+            Part::Mds { fs: name, second: true } => fs(name).map(|at| SECOND_MDS_PORT + at as u16),
+            Part::Oss { fs: name, second: false, .. } => fs(name).map(|at| OSS_PORT + at as u16),
+            Part::Oss { fs: name, second: true, .. } => fs(name).map(|at| SECOND_OSS_PORT + at as u16),
         };
         found.map(Some).with_context(|| format!("the site has no {part}"))
     }

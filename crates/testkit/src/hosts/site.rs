@@ -61,7 +61,8 @@ impl Site {
         let site =
             Site { hosts, plan, bin, dir, running: BTreeMap::new(), moved: BTreeMap::new(), keep: false };
         for host in site.hosts.hosts() {
-            fs::create_dir(site.host_dir(host.name()))?;
+            let dir = site.host_dir(host.name());
+            fs::create_dir_all(dir.join(site.plan.image_folder(host.name())))?;
         }
         site.make_certificates()?;
         for part in site.plan.parts() {
@@ -178,6 +179,7 @@ impl Site {
     pub fn move_to(&mut self, part: &Part, host: &str) -> Result<()> {
         ensure!(!self.running.contains_key(part), "stop the {part} before it moves");
         let Part::Oss { fs, .. } = part else { bail!("{part} has no addresses to move to") };
+        ensure!(!part.is_second(), "{part} does not move");
         let there = Part::oss(fs, host);
         let cluster = part.place().0.context("an OSS has a cluster")?;
         let tls = self.certificate(cluster, pki::Role::Server, host);
@@ -244,11 +246,29 @@ impl Site {
         if matches!(part, Part::Mgs { .. } | Part::Mds { .. } | Part::Oss { .. }) && !log_path.exists() {
             command.arg("--format");
         }
+        if part.is_second() && !log_path.exists() {
+            self.make_second_devices(part, host)?;
+        }
         let mut log = File::options().create(true).append(true).open(&log_path)?;
         let log_start = log.seek(SeekFrom::End(0))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("start the {part}"))?;
         self.running.insert(part.clone(), Run { child, log_start });
+        Ok(())
+    }
+
+    /// A second member needs the index of the first one before it registers.
+    fn make_second_devices(&self, part: &Part, host: &str) -> Result<()> {
+        let (_, name) = part.place();
+        let dir = self.host_dir(self.plan.host_of(part)?);
+        for (device, index) in config::devices(&self.plan, part, &dir)?.iter().zip(self.plan.indices_of(part))
+        {
+            let mut command = self.command(host, &self.bin)?;
+            command.args(["mkfs", "ost"]).arg(device).args(["--fsname", name.unwrap_or_default()]);
+            command.args(["--size", self.plan.ost_size(), "--index", &index.to_string()]);
+            let out = command.stdin(Stdio::null()).output()?;
+            ensure!(out.status.success(), "mkfs of {part}: {}", words(&out));
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use net::fault::Proxy;
 use net::{Fabric, Hub, Server, rpc};
 use types::{Buf, Epoch, MirrorId, TargetId, Time, Uuid};
 use wire::Header;
-use wire::map::ClusterMap;
+use wire::map::{Apart, ClusterMap};
 use wire::mgmt::{Register, RegisterReply};
 
 use super::clock::StoryClock;
@@ -48,7 +48,7 @@ impl Seat {
     pub fn new(number: usize, disk: Arc<SimDisk>, shape: &StoryShape, shared: &Arc<Hub>) -> Seat {
         let (hub, wire) = match shape.wiring {
             Wiring::Local => (shared.clone(), None),
-            Wiring::Tcp | Wiring::Two | Wiring::Servers => {
+            Wiring::Tcp | Wiring::Two | Wiring::Servers | Wiring::Pair => {
                 let hub = Hub::new();
                 let server = Server::listen("127.0.0.1:0", hub.clone()).expect("loopback has a free port");
                 let proxy = Proxy::to(&server.nid()).expect("loopback has a free port");
@@ -221,6 +221,9 @@ fn register(
         bytes_total,
         node_name: format!("host{number}"),
         nids,
+        second: false,
+        rack: String::new(),
+        apart: Apart::Nothing,
     };
     let head = Header { target: mgs::MGS, ..Header::default() };
     let said = rpc::call(&*peer, head, &req, &[], &mut Buf::new(), Instant::now() + PATIENCE);

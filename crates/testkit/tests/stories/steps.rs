@@ -187,3 +187,27 @@ fn moves_on(striping: &str) {
         }
     });
 }
+
+/// meta-M1, client-MG2: a file that a drain moves has all its bytes at every moment, with power cut at every event of it; and each object is
+/// named by the file or by the unlink log.
+#[test]
+fn m1_a_migration_survives_power_loss_at_every_step() {
+    let scene = scene(STRIPED, &bytes_of(1, 200_000), |story, past| {
+        let fid = story.lookup("f").unwrap().fid;
+        let before = story.layout(fid).unwrap();
+        let off = story.mark_draining(0);
+        assert!(before.objects(fid).any(|(_, mirror, _)| mirror == off));
+        let report = story.drain_once(off);
+        assert_eq!((report.files, report.left_count), (1, 0), "{report:?}");
+        let after = story.layout(fid).unwrap();
+        assert!(after.generation > before.generation);
+        assert!(!after.objects(fid).any(|(_, mirror, _)| mirror == off));
+        // The file is used on.
+        let data = bytes_of(3, 70_000);
+        past.write(story.events(), 150_000, &data);
+        story.write("f", 150_000, &data).unwrap();
+        story.fsync("f").unwrap();
+        past.fsynced(story.events());
+    });
+    scene.at_every_event(1, |story, when| check_word_of_the_mdt(story, scene.fid, 0, when));
+}

@@ -7,6 +7,7 @@
 
 pub mod mds;
 pub mod ost;
+pub mod pair;
 pub mod rows;
 pub mod share;
 pub mod stage;
@@ -171,6 +172,7 @@ fn measure(
         hosts: None,
         launch: String::new(),
         samplers: Vec::new(),
+        limits: None,
         stop: Arc::default(),
     };
     run::run_with(&plan, &how, Inside, || warm.settle()).with_context(|| side.name)?;

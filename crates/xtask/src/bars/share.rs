@@ -59,7 +59,11 @@ pub fn share(settings: &Settings) -> Result<()> {
     let (alone, shared, up) = (stage.ext4.join("alone"), stage.ext4.join("shared"), stage.ext4.join("up"));
     let start = |dir: &Path, wiring| {
         fs::create_dir_all(dir)?;
-        Cluster::start(&settings.bin, dir, Shape { wiring, osts: 4, ost_size: "1G".into(), tls: false })
+        Cluster::start(
+            &settings.bin,
+            dir,
+            Shape { wiring, osts: 4, ost_size: "1G".into(), tls: false, etcd: vec![] },
+        )
     };
     let one = start(&alone, Wiring::Tcp)?;
     let two = start(&shared, Wiring::Two)?;

@@ -99,7 +99,7 @@ impl Stage {
 
     /// Starts Stria, pass-through and null, all on the ext4, and gives the four sides.
     pub fn sides(&mut self, stria: &Path, yardstick_dir: &Path) -> Result<[Side; 4]> {
-        let shape = Shape { wiring: Wiring::Local, osts: 4, ost_size: "2G".into(), tls: false };
+        let shape = Shape { wiring: Wiring::Local, osts: 4, ost_size: "2G".into(), tls: false, etcd: vec![] };
         let cluster = Cluster::start(stria, &self.ext4.join("stria"), shape)?;
         let stria_dir = cluster.mount.clone();
         self.stria = Some(cluster);

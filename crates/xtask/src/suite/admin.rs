@@ -609,7 +609,7 @@ fn busy_umount(b: &mut Bench) -> Result<()> {
 fn killed_mount(b: &mut Bench) -> Result<()> {
     let mount = b.cluster.mount.clone();
     fs::write(mount.join("f"), "kept")?;
-    for _ in 0..3 {
+    for _ in 0..if b.scale.is_short() { 1 } else { 3 } {
         b.cluster.kill(Role::Mount)?;
         // A call that comes before the guard has seen the death is aborted with the connection.
         let aborted = rustix::io::Errno::CONNABORTED.raw_os_error();

@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::io::Errno;
 use testkit::Wiring;
 
+use super::json::SCHEMAS;
+use super::schema::Schemas;
 use super::sys::*;
 use super::{Bench, Needs, Test};
 
@@ -17,6 +19,7 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Own, ("damage::names_that_an_mdt_lost_are_given_up", names_lost)),
     (Needs::Only(Wiring::Local), ("damage::a_stopped_mdt_gives_up_what_it_lost", names_lost_while_stopped)),
     (Needs::Own, ("damage::an_mdt_comes_back_from_its_backup", mdt_lost)),
+    (Needs::Only(Wiring::Local), ("damage::a_mirrored_page_is_repaired", mirrored)),
 ];
 
 /// [S-checksums] A page that does not match is `EIO`, never other bytes, and `stria damage list` names the path.
@@ -295,6 +298,59 @@ fn flip_all(image: &Path, needle: &[u8]) -> Result<()> {
 }
 
 /// Of targets of a kind.
+/// [S-repair] Pages that rot on the drives of both members of a mirror, each at one of them: a read gets the right bytes, the scrub repairs the
+/// follower's, and the list calls them repaired.
+fn mirrored(b: &mut Bench) -> Result<()> {
+    let dir = b.cluster.dir.join("mirrored");
+    let mount = dir.with_extension("mnt");
+    fs::create_dir_all(&mount)?;
+    let (mut rng, mut data) = (b.rng(), vec![0u8; 3 << 20]);
+    rng.fill(&mut data);
+    let (at, mounted) = (dir.display().to_string(), mount.display().to_string());
+    let run = |words: &[&str]| -> Result<String> {
+        let (code, text) = b.cluster.stria(words)?;
+        ensure!(code == 0, "stria {words:?} (exit {code}): {text}");
+        Ok(text)
+    };
+    run(&["up", "--dir", &at, "--mount", &mounted, "--pair", "--osts", "1"])?;
+    let path = mount.join("victim");
+    let told = || -> Result<String> {
+        fs::write(&path, &data)?;
+        File::open(&path)?.sync_all()?;
+        run(&["down", "--dir", &at])?;
+        // 1. A page of each member rots while the servers are down.
+        for (image, page) in [("ost0000.img", 300), ("ost0000.1.img", 500)] {
+            let needle = &data[page * 4096..(page + 1) * 4096];
+            let (image, at) = find_page(&[dir.join(image)], needle)?.context("the page is in no image")?;
+            let file = File::options().write(true).open(&image)?;
+            file.write_all_at(&[needle[1234] ^ 0x10], at + 1234)?;
+        }
+        // 2. Programs read the right bytes from either primary.
+        run(&["up", "--dir", &at, "--mount", &mounted])?;
+        super::semantics::wait_until("both members are in sync", || {
+            Ok(b.cluster.stria(&["mirror", "list", "--dir", &at])?.0 == 0)
+        })?;
+        ensure_same(&fs::read(&path)?, &data, "a file with a page that one member lost")?;
+        // 3. The scrub of each member finds the rest.
+        run(&["scrub", "start", "--dir", &at, "--rate", "0", "--wait"])?;
+        // 4. Both have the same content.
+        let compared = run(&["mirror", "verify", "--all", "-j", "--dir", &at])?;
+        let value: serde_json::Value = serde_json::from_str(&compared).with_context(|| compared.clone())?;
+        let schemas = Schemas::read(Path::new(SCHEMAS)).context("run from the root of the checkout")?;
+        schemas.check("stria-mirror-verify.json", &value).with_context(|| compared.clone())?;
+        ensure!(value[0]["records"].as_u64() > Some(0), "{compared}");
+        ensure!(value[1]["objects"].as_u64() > Some(0), "{compared}");
+        run(&["damage", "list", "--dir", &at])
+    };
+    let told = told();
+    let down = b.cluster.stria(&["down", "--dir", &at]);
+    let told = told?;
+    ensure_eq(down?.0, 0, "stria down")?;
+    let repaired = told.lines().filter(|line| line.contains("repaired from the other member"));
+    ensure!(repaired.count() == 2 && told.matches("/victim").count() == 2, "stria damage list: {told}");
+    Ok(())
+}
+
 fn images(b: &Bench, kind: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for dir in [b.cluster.dir.clone(), b.cluster.state_dir()] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -42,11 +42,16 @@ const LARGE_BYTES: usize = 6_000_011;
 
 /// Makes a site of a plan. Where hosts cannot be made (not root, a program is missing, no namespaces), the test is skipped with the reason.
 pub fn site(b: &Bench, plan: Plan) -> Result<Site> {
-    // An error of the site itself must not pass for that.
-    if let Err(e) = Hosts::make(&Spec::new().host("probe", &["tcp0"])) {
-        return skip(e.to_string());
-    }
+    need_hosts()?;
     Site::start(b.cluster.bin(), &b.cluster.dir.join("site"), plan)
+}
+
+/// Skips the test where hosts cannot be made. An error of a site itself must not pass for that.
+pub fn need_hosts() -> Result<()> {
+    match Hosts::make(&Spec::new().host("probe", &["tcp0"])) {
+        Ok(_) => Ok(()),
+        Err(e) => skip(e.to_string()),
+    }
 }
 
 /// Two client hosts and two server hosts on one net, with certificates.
@@ -222,7 +227,7 @@ fn slow_link(b: &mut Bench) -> Result<()> {
     let ends = AtomicBool::new(false);
     let mounts = clients.iter().map(|host| Ok((*host, site.mount(FS, host)?))).collect::<Result<Vec<_>>>()?;
     let mut named = serde_json::Value::Null;
-    let write = |(host, mount): &(&str, std::path::PathBuf)| -> Result<()> {
+    let write = |(host, mount): &(&str, PathBuf)| -> Result<()> {
         let file = File::create(mount.join(host))?;
         while !ends.load(Ordering::SeqCst) {
             file.write_all_at(&bytes, 0)?;
@@ -270,7 +275,18 @@ pub fn under_writes(
     what: &str,
     during: impl FnOnce(&mut Site) -> Result<()>,
 ) -> Result<Duration> {
-    let dir = site.mount(FS, "c0")?.join(what.replace(' ', "-"));
+    let roots = [site.mount(FS, "c0")?, site.mount(FS, "c1")?];
+    under_writes_at(&roots, what, || during(&mut *site))
+        .with_context(|| format!("logs:\n{}", site.log_tails()))
+}
+
+/// As `under_writes`: writes at the first of two mounts of a file system, and reads at the second.
+pub fn under_writes_at(
+    [root, look]: &[PathBuf; 2],
+    what: &str,
+    during: impl FnOnce() -> Result<()>,
+) -> Result<Duration> {
+    let dir = root.join(what.replace([' ', '/'], "-"));
     fs::create_dir(&dir)?;
     let (ends, synced) = (AtomicBool::new(false), AtomicU64::new(0));
     let more = |by: u64| {
@@ -282,17 +298,17 @@ pub fn under_writes(
         let write = |writer| write_records(dir, writer, ends, synced);
         let writers: Vec<_> = (0..WRITERS).map(|n| scope.spawn(move || write(n))).collect();
         // Even if a step fails the threads must end.
-        let outcome = more(10).and_then(|()| during(&mut *site)).and_then(|()| more(10));
+        let outcome = more(10).and_then(|()| during()).and_then(|()| more(10));
         ends.store(true, Ordering::SeqCst);
         let written = writers.into_iter().map(|writer| writer.join().expect("a writer does not panic"));
         let written: Result<Vec<_>> = written.collect();
         outcome.and(written)
     })
-    .with_context(|| format!("{what}; logs:\n{}", site.log_tails()))?;
+    .with_context(|| what.to_owned())?;
     let longest = written.iter().map(|(_, longest)| *longest).max().unwrap_or_default();
     let records: u64 = written.iter().map(|(records, _)| records).sum();
     println!("       {what}: {records} records synced, longest stall {:.1} s", longest.as_secs_f64());
-    let look = site.mount(FS, "c1")?.join(dir.file_name().context("a name")?);
+    let look = look.join(dir.file_name().context("a name")?);
     for (writer, (records, _)) in written.iter().enumerate() {
         for n in 0..*records {
             let mut got = vec![0; RECORD_BYTES];

@@ -72,8 +72,11 @@ fn begun(b: &mut Bench, dir: &Path) -> Result<(Child, PathBuf)> {
         .stderr(Stdio::null())
         .spawn()?;
     let records = out.join("records.jsonl");
-    let lines = || fs::read_to_string(&records).map_or(0, |text| text.lines().count());
-    wait_until("two records", || Ok(lines() > 2))?;
+    // The last line may be half written.
+    wait_until(
+        "two records",
+        || Ok(Results::read(&records).is_ok_and(|results| results.records.len() >= 2)),
+    )?;
     Ok((child, out))
 }
 

@@ -1,9 +1,9 @@
 //! Suites that run on a mounted file system of real processes. Each test gets its own directory on the mount.
 //!
 //! A test is a function `fn(&mut Bench) -> Result<()>`; a failure prints the line that repeats it. Tests that kill or fill
-//! get a cluster of their own, the others share one per wiring. Short or long, everything runs on all wirings: all in one
-//! process, over TCP, and on `two`, where the file system is mounted twice over TCP: a test acts at one place (`Bench::dir`) and
-//! looks at the other (`Bench::look`).
+//! get a cluster of their own, the others share one per wiring. Short or long, everything runs on the wirings `local` (all in one
+//! process), `tcp`, and `two`, where the file system is mounted twice over TCP: a test acts at one place (`Bench::dir`) and looks at
+//! the other (`Bench::look`). On `pair`, where targets are mirrored, the long form runs what makes sense there, the short one a few tests.
 
 mod admin;
 mod cases;
@@ -13,8 +13,12 @@ mod content;
 mod crash;
 mod cut;
 mod damage;
+mod dash;
 mod data;
+mod drain;
+pub mod drills;
 mod equal;
+mod find;
 mod first;
 mod fsx;
 mod full;
@@ -25,18 +29,24 @@ mod handles;
 mod host;
 mod hosts;
 mod idmap;
+mod index;
+mod jobs;
 mod json;
 mod kinds;
 mod leases;
 mod life;
+mod limit;
 mod load;
 mod locks;
 mod manage;
 mod measured;
+mod metrics;
+mod mgs;
 mod mounting;
 mod names;
 mod nodemaps;
 mod overlay;
+mod pairs;
 mod pjdfstest;
 mod posix;
 mod programs;
@@ -48,6 +58,7 @@ mod semantics;
 pub mod storm;
 pub mod sys;
 mod tls;
+mod why;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -112,6 +123,8 @@ impl Scale {
                 // Each of the six roles, and all.
                 Scale { kills: 7, tree_files: self.tree_files / 5, entries: self.entries / 10, ..self }
             }
+            // Each kill of a server is a fail-over.
+            Wiring::Pair if self.is_short() => Scale { kills: 4, ..self },
             // With two mounts more can fail.
             Wiring::Tcp if self.is_short() => Scale { kills: 8, ..self },
             _ => self,
@@ -201,6 +214,8 @@ fn skip<T>(reason: impl Into<String>) -> Result<T> {
 pub fn all() -> Vec<(Needs, Test)> {
     let mut tests = Vec::new();
     tests.extend(semantics::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(find::TESTS.iter().map(|t| (Needs::Shared, *t)));
+    tests.extend(jobs::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(kinds::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(guards::TESTS.iter().map(|t| (Needs::Shared, *t)));
     tests.extend(posix::TESTS.iter().map(|t| (Needs::Shared, *t)));
@@ -243,7 +258,15 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(hosts::OWN);
     tests.extend_from_slice(routers::OWN);
     tests.extend_from_slice(manage::OWN);
+    tests.extend_from_slice(drain::OWN);
     tests.extend_from_slice(nodemaps::OWN);
+    tests.extend_from_slice(pairs::OWN);
+    tests.extend_from_slice(mgs::OWN);
+    tests.extend_from_slice(metrics::OWN);
+    tests.extend_from_slice(dash::OWN);
+    tests.extend_from_slice(index::OWN);
+    tests.extend_from_slice(jobs::OWN);
+    tests.extend_from_slice(why::OWN);
     tests
 }
 
@@ -260,17 +283,22 @@ const LONG_ON_TWO: &[&str] = &[
     "programs::fs_mark",
     "programs::go",
     "programs::postgresql",
+    "programs::sqlite_rollback_journal",
     "programs::stress_ng",
     "programs::tar",
 ];
 
 /// Tests over TCP with one mount that the short form leaves to the other two wirings, where more can fail.
 const LONG_ON_TCP: &[&str] = &[
+    "crash::kill_any_process_loses_nothing_acknowledged",
     "cut::calls_go_on_after_a_link_was_away",
     "equal::random_calls_give_what_ext4_gives",
+    "find::striping_and_places_are_tests",
+    "find::what_find_finds",
     "fsx::every_operation_on_one_file",
     "hosts::answers_of_a_server_are_lost_under_writes",
     "kinds::link_limit",
+    "names::random_operations_match_the_local_file_system",
     "programs::stress_ng",
     "programs::sqlite_after_a_kill_of_all",
     "programs::sqlite_rollback_journal",
@@ -280,15 +308,31 @@ const LONG_ON_TCP: &[&str] = &[
 /// Tests in one process that the short form leaves to the wirings with servers of their own, where more can fail.
 const LONG_ON_LOCAL: &[&str] = &[
     "equal::random_calls_give_what_ext4_gives",
+    "find::striping_and_places_are_tests",
+    "find::what_find_finds",
+    "jobs::a_program_is_started_beside_open_files",
+    "kinds::link_limit",
     "mounting::short_memory",
     "names::random_operations_match_the_local_file_system",
     "programs::cp_and_rsync_of_a_tree",
     "programs::go",
     "programs::postgresql",
-    "programs::sqlite_rollback_journal",
     "programs::tar",
     "semantics::big_directory",
 ];
+
+/// Tests on mirrored file systems in the short form: the others find there what they find without mirrors.
+const SHORT_ON_PAIR: &[&str] = &[
+    "crash::kill_any_process_loses_nothing_acknowledged",
+    "data::copy_range",
+    "data::random_ranges",
+    "locks::a_restart_of_the_mdt_loses_no_lock",
+    "locks::random_requests_end_as_on_the_local_file_system",
+    "metrics::prometheus_finds_every_documented_metric",
+];
+
+/// Tests of servers that are not mirrored: what they look at is another thing with mirrors.
+const NOT_ON_PAIR: &[&str] = &[];
 
 /// Runs the matching tests. `Ok` only if every test that could run passed; prints a line per test and one of counts, before it those that
 /// were skipped.
@@ -315,14 +359,18 @@ pub fn run(
                 Needs::Load => *wiring != Wiring::Tcp,
                 Needs::Shared | Needs::Own => false,
             };
-            if !wanted || is_elsewhere {
+            let is_pair = *wiring == Wiring::Pair;
+            let is_not_for_pairs = is_pair
+                && (NOT_ON_PAIR.contains(&name)
+                    || only.is_none() && is_short && !SHORT_ON_PAIR.contains(&name));
+            if !wanted || is_elsewhere || is_not_for_pairs {
                 continue;
             }
             let is_long = match *wiring {
                 Wiring::Two => LONG_ON_TWO.contains(&name),
                 Wiring::Tcp => LONG_ON_TCP.contains(&name),
                 Wiring::Local => LONG_ON_LOCAL.contains(&name),
-                Wiring::Servers => false,
+                Wiring::Pair | Wiring::Servers => false,
             };
             if only.is_none() && is_short && is_long {
                 tell_skip(*wiring, name, &"in the long form only");
@@ -331,7 +379,9 @@ pub fn run(
             let began = Instant::now();
             let has_tls = !WITHOUT_TLS.iter().any(|module| name.starts_with(module));
             let shared = if has_tls { &mut shared } else { &mut plain };
+            let limit = limit::Limit::begin(parent, *wiring, name, is_short);
             let outcome = run_one(bin, parent, scale, *wiring, seed, needs, test, has_tls, shared);
+            drop(limit);
             let took = began.elapsed().as_secs_f64();
             match outcome {
                 Ok(()) => {
@@ -370,6 +420,7 @@ fn label(wiring: Wiring) -> &'static str {
         Wiring::Tcp => "tcp",
         Wiring::Two => "two",
         Wiring::Servers => "servers",
+        Wiring::Pair => "pair",
     }
 }
 

@@ -66,7 +66,7 @@ impl Drop for Guest {
 /// A cluster, and the certificate of a client guest7.
 fn start(b: &mut Bench) -> Result<(Cluster, PathBuf)> {
     let parent = b.cluster.dir.parent().context("a cluster has a parent")?.to_path_buf();
-    let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true };
+    let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true, etcd: vec![] };
     let cluster = Cluster::start(b.cluster.bin(), &parent, shape)?;
     let mut authority = pki::Authority::open(&cluster.dir.join("ca"))?;
     let node = "guest7".parse()?;

@@ -156,6 +156,7 @@ fn write_records(path: &Path) -> Result<Plan> {
         format: bench::record::FORMAT,
         version: words("test"),
         plan: plan.clone(),
+        set: Vec::new(),
         scale: words("small"),
         values: BTreeMap::new(),
         dir: words("/mnt"),
@@ -202,6 +203,7 @@ fn write_records(path: &Path) -> Result<Plan> {
                             engine: phase.engine.clone().unwrap_or_else(|| words("sync")),
                             command: words("{}"),
                             cache: bench::CacheState::Dropped,
+                            usage: None,
                             outcome,
                         })))?;
                         begin_seconds += 1.5;

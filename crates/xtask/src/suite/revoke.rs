@@ -25,14 +25,14 @@ pub const OWN: &[(Needs, Test)] =
     &[(Needs::Only(Wiring::Tcp), ("revoke::a_revoked_node_is_out_at_once_and_others_go_on", revoked))];
 
 /// A program that writes, reads back and compares until it is stopped. Its first error ends it.
-struct Work {
+pub(super) struct Work {
     ends: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     thread: Option<JoinHandle<Result<()>>>,
 }
 
 impl Work {
-    fn start(dir: PathBuf) -> Work {
+    pub(super) fn start(dir: PathBuf) -> Work {
         let (ends, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (is_over, done) = (ends.clone(), rounds.clone());
         let thread = std::thread::spawn(move || {
@@ -63,7 +63,7 @@ impl Work {
     }
 
     /// Waits until it has worked since now without an error.
-    fn goes_on(&mut self, after: &str) -> Result<()> {
+    pub(super) fn goes_on(&mut self, after: &str) -> Result<()> {
         let before = self.rounds.load(Ordering::Relaxed);
         wait_until(&format!("the client works on after {after}"), || {
             Ok(self.rounds.load(Ordering::Relaxed) >= before + 3 || self.has_ended())
@@ -78,7 +78,7 @@ impl Work {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    fn end(&mut self) -> Result<()> {
+    pub(super) fn end(&mut self) -> Result<()> {
         self.ends.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it ends once")?;
         thread.join().map_err(|_| anyhow!("the worker panicked"))?
@@ -151,7 +151,7 @@ struct Site {
 impl Site {
     fn start(b: &Bench) -> Result<Site> {
         let parent = b.cluster.dir.parent().context("a cluster has a parent")?.to_path_buf();
-        let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true };
+        let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true, etcd: vec![] };
         let cluster = Cluster::start(b.cluster.bin(), &parent, shape)?;
         let ca = cluster.dir.join("office");
         let copied = Command::new("cp").arg("-a").args([&cluster.dir.join("ca"), &ca]).status()?;

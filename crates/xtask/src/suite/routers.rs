@@ -96,7 +96,7 @@ fn circuits(rows: &[serde_json::Value]) -> u64 {
 /// Files of fio are as large as this: a round takes about a second.
 const FIO_SIZE: &str = "--size=8m";
 
-fn need_fio() -> Result<()> {
+pub fn need_fio() -> Result<()> {
     match Command::new("fio").arg("--version").output() {
         Ok(_) => Ok(()),
         Err(_) => skip("the load beside the writers needs fio"),
@@ -104,7 +104,7 @@ fn need_fio() -> Result<()> {
 }
 
 /// Rounds of fio until `ends`: it writes blocks with checksums, reads all of them and compares.
-fn verify_in(dir: &Path, ends: &AtomicBool, rounds: &AtomicU64) -> Result<()> {
+pub fn verify_in(dir: &Path, ends: &AtomicBool, rounds: &AtomicU64) -> Result<()> {
     while !ends.load(Ordering::SeqCst) {
         let args = [
             "--name=verified",
@@ -154,9 +154,9 @@ fn routed(b: &mut Bench) -> Result<()> {
     let mut site = site(b, plan())?;
     let (alpha, beta) = (site.mount(FS, "c0")?, site.mount(BETA, "c0")?);
 
-    // 1. No packet has a name or content.
-    let file = site.dir().join("packets");
-    let capture = Capture::start(&site, "r0", &file)?;
+    // 1. No packet has a name or content. Connections may all have chosen one router: both are captured.
+    let files = ["r0", "r1"].map(|host| site.dir().join(format!("packets-{host}")));
+    let captures = [Capture::start(&site, "r0", &files[0])?, Capture::start(&site, "r1", &files[1])?];
     let content = format!("{MARKER} ").repeat(60_000);
     for n in 0..4 {
         let name = format!("{MARKER}-{n}");
@@ -164,17 +164,24 @@ fn routed(b: &mut Bench) -> Result<()> {
         let seen = fs::read(site.mount(FS, "c1")?.join(&name))?;
         ensure_same(&seen, content.as_bytes(), &name)?;
     }
-    // A packet without TLS shows that the capture would have it.
+    // A packet without TLS shows that each capture would have it.
     let other = "in-the-clear-7c9e6679";
-    let address = site.host("r0")?.address("tcp0")?;
-    let send = format!("echo {other} > /dev/udp/{address}/9");
-    wait_until("a packet is captured", || {
-        ensure!(site.command("c0", "bash")?.args(["-c", &send]).status()?.success(), "{send}");
-        contains(&file, other)
-    })?;
-    drop(capture);
-    ensure!(fs::metadata(&file)?.len() > content.len() as u64, "the files went through r0");
-    ensure!(!contains(&file, MARKER)?, "a name or content is in a packet");
+    for (host, file) in ["r0", "r1"].iter().zip(&files) {
+        let address = site.host(host)?.address("tcp0")?;
+        let send = format!("echo {other} > /dev/udp/{address}/9");
+        wait_until("a packet is captured", || {
+            ensure!(site.command("c0", "bash")?.args(["-c", &send]).status()?.success(), "{send}");
+            contains(file, other)
+        })?;
+    }
+    drop(captures);
+    let mut captured = 0;
+    for file in &files {
+        captured += fs::metadata(file)?.len();
+        ensure!(!contains(file, MARKER)?, "a name or content is in a packet of {}", file.display());
+    }
+    // Both ways: the second host reads them from the servers.
+    ensure!(captured > 2 * 4 * content.len() as u64, "the files went through the routers: {captured} bytes");
 
     // 2. Two clusters by the same routers, one of them behind a chain; nothing of one is in the other.
     fs::write(beta.join("f"), &content)?;

@@ -31,7 +31,7 @@ fn run(bin: &Path, args: &[&str], tls: &Path) -> Result<(i32, String)> {
 /// A cluster whose processes have certificates.
 fn start(b: &Bench) -> Result<Cluster> {
     let parent = b.cluster.dir.parent().context("a cluster has a parent")?.to_path_buf();
-    let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true };
+    let shape = Shape { wiring: Wiring::Tcp, osts: 2, ost_size: "1G".into(), tls: true, etcd: vec![] };
     Cluster::start(b.cluster.bin(), &parent, shape)
 }
 

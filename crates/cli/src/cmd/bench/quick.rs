@@ -12,10 +12,11 @@ use clap::Args;
 use types::Size;
 
 use super::hosts::{Given, HostArgs, root};
+use super::limits::LimitArgs;
 use super::run::{perform, typed};
 use crate::exit::{Exit, Failure};
 
-/// N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row three times, content verified.
+/// N-N and N-1 sequential, 4 KiB random, mdtest-like files, fsync and latency: each row four times, content verified.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria bench quick /mnt/stria --workers 4 --repeats 5 --out result")]
 pub struct Quick {
@@ -34,13 +35,15 @@ pub struct Quick {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     files: Option<u32>,
     /// Samples of each row; the table shows their median and interval.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=101))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=101))]
     repeats: u32,
     /// Seconds: when they are over, nothing new is begun.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..))]
     budget: u64,
     #[command(flatten)]
     hosts: HostArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// No progress on stderr.
     #[arg(long)]
     quiet: bool,
@@ -62,6 +65,7 @@ impl Quick {
                 Failure::unusable(root.here.display(), "it is no directory", "give an existing one").into()
             );
         }
+        let limits = self.limits.wanted().map_err(unusable)?;
         let kept = Kept::new(self.out.as_deref());
         let whole = |n: u64| Quantities::One(Quantity::Whole(n));
         let given = [
@@ -86,6 +90,7 @@ impl Quick {
             hosts,
             launch,
             samplers: Vec::new(),
+            limits,
             command: typed(),
             version: env!("CARGO_PKG_VERSION").into(),
             progress: !self.quiet,

@@ -16,6 +16,7 @@ use bench::run::{Ran, Settings};
 use clap::Args;
 
 use super::hosts::{Given, HostArgs, root};
+use super::limits::LimitArgs;
 use crate::cmd::completions::{Offered, plans, scales};
 use crate::exit::{Exit, Failure};
 use crate::shell;
@@ -60,6 +61,8 @@ pub struct Run {
     /// A command that prints a line of JSON with numbers now and then: they are recorded through the run. May be given several times.
     #[arg(long, value_name = "COMMAND")]
     sampler: Vec<String>,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// No progress on stderr.
     #[arg(long)]
     quiet: bool,
@@ -124,6 +127,7 @@ impl Run {
             hosts,
             launch,
             samplers,
+            limits: self.limits.wanted()?,
             command: typed(),
             version: env!("CARGO_PKG_VERSION").into(),
             progress: !self.quiet,
@@ -255,6 +259,7 @@ mod tests {
             dir: vec![".".into()],
             hosts: HostArgs::default(),
             sampler: Vec::new(),
+            limits: LimitArgs::default(),
             out: "out".into(),
             scale: "min".into(),
             settings: Vec::new(),

@@ -1,6 +1,6 @@
 //! Prints changes for humans and programs.
 
-use types::{Fid, Time};
+use types::{Civil, Fid, Time};
 use wire::changelog::*;
 
 /// Every operation with Stria's word and Lustre's.
@@ -237,32 +237,6 @@ pub fn json_of(list: &ListConsumersReply) -> serde_json::Value {
     })
 }
 
-/// A calendar date and time in UTC.
-#[derive(Debug, PartialEq, Eq)]
-struct Civil {
-    year: i64,
-    month: i64,
-    day: i64,
-    hour: i64,
-    minute: i64,
-    second: i64,
-}
-
-impl Civil {
-    /// Converts seconds since 1970. Years begin in March here, so that a leap day comes last; 400 of them have 146,097 days.
-    fn of(sec: i64) -> Civil {
-        let (days, rest) = (sec.div_euclid(86_400) + 719_468, sec.rem_euclid(86_400));
-        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        let month = (5 * day + 2) / 153;
-        let day = day - (153 * month + 2) / 5 + 1;
-        let (month, is_next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-        let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-        Civil { year: era * 400 + year + is_next, month, day, hour, minute, second }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use types::SessionId;
@@ -356,29 +330,5 @@ mod tests {
             assert_eq!((mask_of(word), mask_of(lustre)), (Ok(op.bit()), Ok(op.bit())));
         }
         assert_eq!(WORDS.map(|w| w.0), ChangeOp::ALL);
-    }
-
-    #[test]
-    fn days_are_the_calendars() {
-        let day = |sec| {
-            let Civil { year, month, day, .. } = Civil::of(sec);
-            (year, month, day)
-        };
-        let table = [
-            (0, (1970, 1, 1)),
-            (-1, (1969, 12, 31)),
-            (951_782_400, (2000, 2, 29)),
-            (951_868_800, (2000, 3, 1)),
-            (4_107_456_000, (2100, 2, 28)),
-            (4_107_542_400, (2100, 3, 1)),
-            (1_735_603_200, (2024, 12, 31)),
-        ];
-        for (sec, want) in table {
-            assert_eq!(day(sec), want, "{sec}");
-        }
-        assert_eq!(
-            Civil::of(86_399),
-            Civil { year: 1970, month: 1, day: 1, hour: 23, minute: 59, second: 59 }
-        );
     }
 }

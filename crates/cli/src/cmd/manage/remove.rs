@@ -9,8 +9,7 @@ use wire::map::{ClusterMap, Target};
 use wire::mgmt::{PlanRemoval, PlanRemovalReply, RemovalKind};
 use wire::session::{TargetStat, TargetStatReply};
 
-use super::Place;
-use crate::cmd::status::target_name;
+use super::{Consent, Place};
 use crate::exit::{Exit, Failure};
 use crate::reach::{self, Management};
 use crate::shell;
@@ -18,12 +17,8 @@ use crate::shell;
 /// How a removal is carried out.
 #[derive(Debug, Args)]
 pub struct Remove {
-    /// Show what would be lost and what stays, and the token that confirms it. Nothing is changed.
-    #[arg(long, conflicts_with = "confirm")]
-    dry_run: bool,
-    /// Do it. The token is that of --dry-run, for the present state of the cluster.
-    #[arg(long, value_name = "TOKEN")]
-    confirm: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     place: Place,
 }
@@ -46,6 +41,9 @@ struct Report {
     targets: Vec<Line>,
     /// Nodes without targets afterwards.
     nodes_left: Vec<String>,
+    /// Other members of its mirror have the content too.
+    #[serde(skip)]
+    is_doubled: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,8 +78,9 @@ impl Remove {
             token: (!plan.token.is_empty()).then(|| plan.token.clone()),
             targets: lines(&management, &plan.targets),
             nodes_left: nodes_left(map, kind, &plan),
+            is_doubled: kind == RemovalKind::Target && is_doubled(map, &plan),
         };
-        if let Some(token) = self.confirm {
+        if let Some(token) = self.consent.confirm.clone() {
             let wish = wire::mgmt::Remove { kind, name, force, token };
             let reply = management.ask(&wish)?;
             (report.removed, report.map_version, report.token) = (true, reply.version, None);
@@ -89,7 +88,12 @@ impl Remove {
         let forced = if force { "--force " } else { "" };
         let next = report.token.as_ref().map(|token| {
             let (what, place) = (shell::word(&report.name), self.place.options(&management));
-            let name = if kind == RemovalKind::Node { format!("n{}", plan.id) } else { what };
+            let name = match kind {
+                RemovalKind::Node => format!("n{}", plan.id),
+                // Its name is that of all members.
+                _ if report.is_doubled => plan.id.to_string(),
+                _ => what,
+            };
             format!("stria {} remove {name} {forced}--confirm {token} {place}", kind_word(kind))
         });
         match self.place.json {
@@ -101,8 +105,7 @@ impl Remove {
                 let (why, next) = why.split_once("; ").unwrap_or((&why, "see `stria status`"));
                 Err(Failure::failed(format!("remove {}", report.name), why, next).into())
             }
-            _ if report.removed || self.dry_run => Ok(Exit::Done),
-            _ => Ok(Exit::Findings),
+            _ => Ok(self.consent.exit(report.removed)),
         }
     }
 }
@@ -133,8 +136,10 @@ impl Report {
             }
         }
         let verb = if self.removed { "lost: " } else { "would be lost: " };
-        out += &format!("{}\n", wrap(&format!("{verb}{}", lost(kind)), 2));
-        out += &format!("{}\n", wrap(&format!("stays: {}", stays(kind)), 2));
+        let (lost, stays) =
+            if self.is_doubled { (LOST_MEMBER, STAYS_MEMBER) } else { (lost(kind), stays(kind)) };
+        out += &format!("{}\n", wrap(&format!("{verb}{lost}"), 2));
+        out += &format!("{}\n", wrap(&format!("stays: {stays}"), 2));
         if !self.nodes_left.is_empty() && kind != RemovalKind::Node {
             let nodes = self.nodes_left.join(", ");
             let text = format!("nodes without targets then: {nodes} (`stria node remove` takes them out)");
@@ -164,6 +169,15 @@ impl Line {
             _ => "it does not answer: whether files have objects there is not known".into(),
         }
     }
+}
+
+/// Of a member that is out.
+const LOST_MEMBER: &str = "the second copy; no file loses bytes";
+const STAYS_MEMBER: &str = "the mirror with its other member, all files, and this member's device as it is (format it anew to use it again)";
+
+fn is_doubled(map: &ClusterMap, plan: &PlanRemovalReply) -> bool {
+    let mut mirrors = plan.targets.iter().filter_map(|id| map.mirror(map.target(*id)?.mirror));
+    mirrors.any(|mirror| mirror.members.len() > 1)
 }
 
 fn kind_name(kind: RemovalKind) -> &'static str {
@@ -210,16 +224,12 @@ fn stays(kind: RemovalKind) -> &'static str {
 fn found_name(map: &ClusterMap, kind: RemovalKind, plan: &PlanRemovalReply, given: &str) -> String {
     let name = match kind {
         RemovalKind::Target => {
-            map.targets.iter().find(|t| u64::from(t.id.0) == plan.id).map(|t| name_of(map, t))
+            map.targets.iter().find(|t| u64::from(t.id.0) == plan.id).map(|t| mgmt::member_name(map, t))
         }
         RemovalKind::FileSystem => None,
         RemovalKind::Node => map.nodes.iter().find(|n| n.id.0 == plan.id).map(|n| n.name.clone()),
     };
     name.unwrap_or_else(|| given.to_owned())
-}
-
-pub fn name_of(map: &ClusterMap, target: &Target) -> String {
-    target_name(map.fs(target.fs).map_or("?", |f| f.name.as_str()), target.is_mdt, target.index)
 }
 
 /// The targets, each asked for its content at the same time.
@@ -245,7 +255,7 @@ fn line_of(map: &ClusterMap, target: &Target, stat: Option<TargetStatReply>) -> 
         },
     );
     Line {
-        name: name_of(map, target),
+        name: mgmt::member_name(map, target),
         id: target.id.0,
         state: match target.state {
             mgmt::STATE_UP => "up",
@@ -297,6 +307,7 @@ mod tests {
             token: None,
             targets: vec![line],
             nodes_left: vec!["oss1 (n2)".into()],
+            is_doubled: false,
         }
     }
 
@@ -319,6 +330,11 @@ mod tests {
         assert!(silent.contains("whether files have objects there is not known"), "{silent}");
         let empty = report(false, Some(0)).text(RemovalKind::Target, None);
         assert!(empty.contains("no file has an object there"), "{empty}");
+        let member = Report { is_doubled: true, ..report(false, None) }.text(RemovalKind::Target, None);
+        assert!(
+            member.contains("no file loses bytes") && member.contains("the mirror with its other"),
+            "{member}"
+        );
         let done = report(true, None).text(RemovalKind::Target, None);
         assert!(done.starts_with("removed target demo-OST0001") && !done.contains("nothing was"), "{done}");
     }

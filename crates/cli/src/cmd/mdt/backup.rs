@@ -120,9 +120,8 @@ impl Backup {
 }
 
 fn write_to(reach: &Reach, path: &Path) -> anyhow::Result<u64> {
-    let targets = reach.targets();
-    let mdt =
-        targets.iter().find(|t| t.is_mdt).ok_or_else(|| anyhow::anyhow!("the file system has no MDT"))?;
+    let mdts = reach.mdts();
+    let mdt = mdts.first().ok_or_else(|| anyhow::anyhow!("the file system has no MDT"))?;
     let cap = reach.capability(SystemTime::now());
     let ask = |run, after| reach.ask(mdt.id, &CopyOut { cap: cap.clone(), run, after });
     let mut reply = ask(0, Bytes::default())?;

@@ -86,7 +86,7 @@ impl Stat {
             let next = "give the mount point, or --dir";
             return Err(Failure::unusable("mdt", "it shows whole MDTs, not single files", next).into());
         }
-        let mdts: Vec<&Target> = reach.targets().into_iter().filter(|t| t.is_mdt).collect();
+        let mdts: Vec<&Target> = reach.mdts();
         let look = || {
             let cap = reach.capability(SystemTime::now());
             ask_each(&reach, &mdts, |mdt| reach.ask(mdt.id, &MdtStat { cap: cap.clone() }))

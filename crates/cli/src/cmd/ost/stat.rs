@@ -204,7 +204,7 @@ fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
     let seconds = s.now_sec.saturating_sub(s.started_sec);
     let (written, to_log) = (bytes_written(s), bytes_to_log_device(s));
     let writes = s.writes.iter().map(|w| Writes {
-        purpose: name_of_purpose(w.purpose),
+        purpose: purpose::word(w.purpose),
         count: w.sizes.counts.iter().sum(),
         bytes: w.sizes.bytes,
         sizes: (0..).zip(&w.sizes.counts).map(|(i, n)| Class { bytes: 512 << i, count: *n }).collect(),
@@ -265,17 +265,6 @@ fn line_of(target: String, s: &OstStatReply, rated: f64) -> Line {
             drive_writes_per_day: per_day(s.service_bytes_written, life_sec),
         },
         rated_drive_writes_per_day: rated,
-    }
-}
-
-fn name_of_purpose(p: u8) -> &'static str {
-    match p {
-        purpose::DATA => "data",
-        purpose::LOG => "log",
-        purpose::CHECKPOINT => "checkpoint",
-        purpose::SUPERBLOCK => "superblock",
-        purpose::DESTAGE => "destage",
-        _ => "other",
     }
 }
 

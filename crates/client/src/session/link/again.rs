@@ -220,21 +220,30 @@ impl Link {
     }
 
     fn lose_requests(&self, unsent: &mut VecDeque<Kept<Sendable>>, why: &str) {
-        let kept = self.retained.lock().kept.take_all();
-        for kept in kept.into_iter().chain(unsent.drain(..)) {
-            kept.what.concerns().for_each(|fid| self.id.losses.add(fid, why));
-        }
-        for stuck in self.slots.drop_stuck() {
-            stuck.concerns().for_each(|fid| self.id.losses.add(fid, why));
+        for request in self.drop_requests(unsent) {
+            request.concerns().for_each(|fid| self.id.losses.add(fid, why));
         }
     }
 
-    /// The target was removed from the cluster: what it had not flushed is lost. False: that was known.
+    /// All requests that are retained, and those that wait for an answer which does not come.
+    fn drop_requests(&self, unsent: &mut VecDeque<Kept<Sendable>>) -> Vec<Sendable> {
+        let kept = self.retained.lock().kept.take_all();
+        let mut all: Vec<Sendable> = kept.into_iter().chain(unsent.drain(..)).map(|kept| kept.what).collect();
+        all.extend(self.slots.drop_stuck());
+        all
+    }
+
+    /// The target was removed from the cluster: what it had not flushed is lost, if no drain has moved it. False: that was known.
     pub fn leave(&self) -> bool {
         if self.has_left.swap(true, Ordering::AcqRel) {
             return false;
         }
-        self.lose_requests(&mut VecDeque::new(), &self.removed().detail);
+        let why = self.removed().detail;
+        for request in self.drop_requests(&mut VecDeque::new()) {
+            // client-MG4.
+            request.concerns().for_each(|fid| self.id.doubts.add(fid, self.mirror, &why));
+        }
+        self.id.alive_osts.ring();
         // Calls that wait for the target end now.
         self.id.sleepers.1.notify_all();
         self.slots.wake_all();

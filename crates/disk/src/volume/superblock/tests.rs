@@ -44,6 +44,7 @@ fn superblock() -> Superblock {
         }),
         medium_bytes: 0x80_0000,
         log_medium: None,
+        note: Vec::new(),
     }
 }
 
@@ -81,6 +82,25 @@ fn the_bytes_are_as_documented() {
     assert!(decode(&Superblock { log_medium: too_small, ..with }.encode()).is_err());
     let without = Superblock { checkpoint: None, ..superblock() };
     assert_eq!(decode(&without.encode()).unwrap(), without);
+}
+
+#[test]
+fn the_bytes_of_a_note_are_as_documented() {
+    let with = Superblock { incompat: NOTE, note: vec![0xab, 0xcd, 0xef], ..superblock() };
+    let block = with.encode();
+    assert_eq!((hex(&block[32..40]), hex(&block[328..352])), ("0800000000000000".into(), "0".repeat(48)));
+    assert_eq!(hex(&block[352..360]), "03000000abcdef00");
+    assert!(block[360..SUPERBLOCK_BYTES - 4].iter().all(|b| *b == 0));
+    assert_eq!(decode(&block).unwrap(), with);
+    let longest = Superblock { note: vec![7; NOTE_BYTES_MAX], ..with.clone() };
+    assert_eq!(decode(&longest.encode()).unwrap(), longest);
+    // Lengths that cannot be, and bytes where there is nothing.
+    for (at, byte) in [(352, 0), (353, 9), (354, 1), (359, 1), (4000, 1)] {
+        let mut wrong = block.clone();
+        wrong[at] = byte;
+        seal(&mut wrong);
+        assert!(decode(&wrong).is_err(), "byte {at}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A sparse medium whose host is full: writes to reserved space succeed, others are refused and may succeed later.
 
 use super::*;
+use crate::Trouble;
 
 /// Large enough that half of a checkpoint slot is not reserved.
 const MEDIUM_BYTES: u64 = 24 << 20;
@@ -74,4 +75,34 @@ fn a_medium_without_room_for_its_log_is_not_formatted() {
     let VolumeError::NoRoom { wanted, .. } = refused else { panic!("{refused}") };
     assert!((LOG_BYTES..MEDIUM_BYTES).contains(&wanted));
     assert!(matches!(Volume::open(Arc::new(disk)), Err(VolumeError::NoSuperblock)));
+}
+
+/// A log whose space was not reserved, as below a file system that cannot do that.
+#[test]
+fn a_log_write_without_space_fails_the_volume_and_casts_no_doubt_on_its_content() {
+    let below = Arc::new(SimDisk::new(MEDIUM_BYTES));
+    let format = super::Format { label: label(), log_bytes: 4 << 20, checkpoint_bytes: SLOT_BYTES };
+    Volume::format(&*below, &format, false).unwrap();
+    let disk = Arc::new(FaultyDisk::new(below.clone()));
+    let volume = started(disk.clone());
+    volume.append(Epoch(1), b"a").unwrap();
+    assert_eq!(volume.trouble(), None);
+    disk.fill_host();
+    let mut failed = None;
+    while failed.is_none() && volume.log_used() < 3 << 20 {
+        failed = volume.append(Epoch(1), &[7; 60_000]).err();
+    }
+    assert!(matches!(failed, Some(VolumeError::Failed(_))), "{failed:?}");
+    assert!(matches!(volume.trouble(), Some(Trouble::Refused { is_full: true, .. })));
+    let appended = volume.last_seq();
+    drop(volume);
+    disk.empty_host();
+    let (again, _) = reopen(below);
+    assert_eq!(again.last_seq(), appended);
+    // A failed flush is another matter.
+    let volume = started(disk.clone());
+    volume.append(Epoch(1), b"b").unwrap();
+    disk.fail(Op::Flush, When::Once);
+    volume.flush().unwrap_err();
+    assert!(matches!(volume.trouble(), Some(Trouble::Failed(_))));
 }

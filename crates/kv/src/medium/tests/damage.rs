@@ -1,5 +1,7 @@
 //! Leaves whose bytes are not the written ones, and reads that fail.
 
+use disk::Trouble;
+
 use super::*;
 
 /// kv-K9: each leaf in turn.
@@ -30,6 +32,7 @@ fn a_leaf_that_rots_takes_its_own_records() {
         };
         sound(&again, &[]);
         assert_eq!((again.table.figures().broken, again.table.lost()), (1, 1));
+        assert!(matches!(again.volume.trouble(), Some(Trouble::Unreadable(_))), "a mirror hears of it");
         // Keys behind its last record are not affected.
         let all = Key::new(&[0xff; 9]).unwrap();
         let behind = Key::new(&[home.last.as_bytes(), &[0]].concat()).unwrap();
@@ -130,6 +133,7 @@ fn a_read_that_fails_loses_nothing() {
     while table.warm(&mut from).unwrap() {}
     assert_eq!(table.figures().loads, homes.len() as u64 - 1);
     read(first(bad + 1), Key::new(&[0xff; 9]).unwrap()).unwrap().unwrap();
+    assert_eq!(volume.trouble(), None);
     // 2. A read that wants it gets an error, and so does a change.
     let batch = Batch(vec![Change { key: first(bad), value: Some(Value::new(b"anew")) }]);
     for _ in 0..3 {
@@ -137,6 +141,7 @@ fn a_read_that_fails_loses_nothing() {
         table.load(table.admits(batch.keys()).unwrap_err()).unwrap_err();
     }
     assert_eq!(table.figures().broken, 0);
+    assert!(matches!(volume.trouble(), Some(Trouble::Unreadable(_))));
     // 3. A checkpoint names it as before.
     table.checkpoint(&table.snapshot(), &mut std::iter::empty(), &mut Vec::new()).unwrap();
     table.end_checkpoint(true);

@@ -266,6 +266,9 @@ impl Turns {
     pub fn holds(&self, fid: Fid, id: Id) -> bool {
         self.by_fid.get(&fid).is_some_and(|of| of.inside.contains_key(&id))
     }
+    pub fn holds_alone(&self, fid: Fid, id: Id) -> bool {
+        self.by_fid.get(&fid).is_some_and(|of| of.inside.get(&id) == Some(&LeaseKind::Exclusive))
+    }
     pub fn is_held_elsewhere(&self, fid: Fid, session: SessionId) -> bool {
         self.by_fid.get(&fid).is_some_and(|of| of.inside.keys().any(|(s, _)| *s != session))
     }

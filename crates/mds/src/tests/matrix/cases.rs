@@ -6,7 +6,7 @@ use wire::meta::*;
 use wire::shared::{Enter, LeaseKind};
 use wire::{Request, Wire};
 
-use super::super::rig::Rig;
+use super::super::rig::{Rig, SECRET};
 
 /// Body and bulk of a request.
 pub type Asked = (Vec<u8>, Vec<u8>);
@@ -68,6 +68,22 @@ fn create_with(text: &str, bytes: &[u8]) -> CreateWith {
         cred: Cred::root(),
         want: Fid(0),
     }
+}
+
+fn admin() -> wire::object::Capability {
+    object::cap::make_admin(&SECRET, 1 << 40)
+}
+
+fn migrate(fid: Fid) -> Migrate {
+    Migrate { fid, cap: admin(), generation: Generation(1), token: 0, avoid: vec![], now: LATER }
+}
+
+/// A file with objects, and a pending layout of generation 2.
+fn migrating(rig: &Rig) -> Vec<Fid> {
+    let fid = file(rig, "f", b"");
+    done(rig, grow(fid));
+    done(rig, migrate(fid));
+    vec![fid]
 }
 
 fn mkdir(text: &str) -> MakeDir {
@@ -429,6 +445,55 @@ pub const CASES: &[Case] = &[
                 now: LATER,
                 held: None,
             })
+        },
+        change: |rig, f, _| _ = done(rig, truncate(f[0], 0)),
+    },
+    Case {
+        name: "Migrate",
+        call: Migrate::CALL,
+        prepare: |rig| {
+            let fid = file(rig, "f", b"");
+            done(rig, grow(fid));
+            vec![fid]
+        },
+        ask: |f| plain(migrate(f[0])),
+        change: |rig, f, _| _ = done(rig, migrate(f[0])),
+    },
+    Case {
+        name: "CutOver",
+        call: CutOver::CALL,
+        prepare: migrating,
+        ask: |f| {
+            let (fid, from, generation) = (f[0], Generation(1), Generation(2));
+            let written = vec![WrittenBits { component: 0, bits: vec![1] }];
+            plain(CutOver {
+                fid,
+                cap: admin(),
+                from,
+                generation,
+                token: 0,
+                size: 0,
+                blocks: 16,
+                written,
+                now: LATER,
+            })
+        },
+        change: |rig, f, _| _ = done(rig, truncate(f[0], 0)),
+    },
+    Case {
+        name: "DropPending",
+        call: DropPending::CALL,
+        prepare: migrating,
+        ask: |f| plain(DropPending { fid: f[0], cap: admin(), generation: Generation(2), token: 0 }),
+        change: |rig, f, _| _ = done(rig, migrate(f[0])),
+    },
+    Case {
+        name: "Repoint",
+        call: Repoint::CALL,
+        prepare: migrating,
+        ask: |f| {
+            let (fid, generation, empty) = (f[0], Generation(1), vec![MirrorId(0)]);
+            plain(Repoint { fid, cap: admin(), generation, components: 3, token: 0, empty, now: LATER })
         },
         change: |rig, f, _| _ = done(rig, truncate(f[0], 0)),
     },

@@ -68,7 +68,13 @@ fn objects() -> Vec<(ObjectId, Arc<State>)> {
 
 fn sample() -> (Head, Base) {
     let slot = Slot { sequence: 200, seq: Seq(300), answer: 4096 };
-    let damage = Damage { object: id(16, 0), offset: 4096, kind: DamageKind::Checksum, found_sec: 9 };
+    let damage = Damage {
+        object: id(16, 0),
+        offset: 4096,
+        kind: DamageKind::Checksum,
+        found_sec: 9,
+        is_repaired: false,
+    };
     let run = |start, pages| Run { start, pages };
     let mut named = Named::none_of(DATA_PAGES);
     [run(3, 1), run(10, 1), run(700, 2), run(32_768, 32_768), run(65_536, 5)]
@@ -79,6 +85,7 @@ fn sample() -> (Head, Base) {
         damage: vec![damage],
         scrub: crate::records::scrub_state::sample(),
         service: crate::state::service::sample(),
+        at: Some(At { line: Epoch(5), seq: Seq(0x2a) }),
         totals: Totals { objects: 2, bytes: 9000 },
         pages: Pages { reserved: 295, patched: 2, patched_over: 1 },
         named,
@@ -131,7 +138,7 @@ fn stream() -> Vec<u8> {
 #[test]
 fn the_bytes_are_golden() {
     let golden = format!(
-        "534f583105000000 {HEAD} 02 a846 a702 02 01 \
+        "534f583106000000 {HEAD} 05000000 2a00000000000000 02 a846 a702 02 01 \
         f0a204 03 03 03 01 06 01 b105 02 01 03 01 00 05 \
         02 10 01 00 00 ac02 80fa01 04030201 01 8c01 08 53 01 00 00 01 a846 08070605 02 9701 01 d204 02 00 01 00 07"
     );
@@ -144,12 +151,23 @@ fn a_checkpoint_survives_the_way_there_and_back() {
     let bytes = bytes_of(&sample());
     let (head, base) = leaves_of(&bytes);
     let (wanted, _) = sample();
+    assert_eq!(head.at, wanted.at);
     assert_eq!((&head.sessions, &head.damage), (&wanted.sessions, &wanted.damage));
     assert_eq!((head.scrub, head.service), (wanted.scrub, wanted.service));
     assert_eq!((head.totals, head.pages), (wanted.totals, wanted.pages));
     assert_eq!(bytes_of(&(head, base)), bytes);
     // Of another medium.
     assert!(read_checkpoint(&mut &bytes[..], START, DATA_PAGES - 1).is_err());
+}
+
+#[test]
+fn a_checkpoint_of_the_version_before_has_no_place_in_the_mirror() {
+    let mut bytes = bytes_of(&sample());
+    let at = bytes.windows(12).position(|w| w == [5, 0, 0, 0, 0x2a, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+    bytes.drain(at..at + 12);
+    bytes[4] = 5;
+    let (head, base) = leaves_of(&bytes);
+    assert_eq!((head.at, head.totals, base.leaves.len()), (None, sample().0.totals, 2));
 }
 
 #[test]
@@ -226,7 +244,7 @@ fn the_versions_before_are_read() {
     let ((head, found), len) = without(scrub, 2);
     assert_eq!((head.scrub, head.damage, len), (Scrub::default(), wanted.damage, SCRUB_BYTES));
     assert_eq!(objects_of(found).len(), 1);
-    for version in [0, 1, 6] {
+    for version in [0, 1, 7] {
         bytes[4] = version;
         assert!(read(&bytes).is_err(), "version {version}");
     }

@@ -39,7 +39,12 @@ fn random_calls(b: &mut Bench) -> Result<()> {
     }
     let pair = Pair { b, reference: &reference, times: reference.tells_times()? };
     // Over TCP the calls are the same and take several times as long.
-    let count = if b.cluster.wiring() == Wiring::Local { b.scale.sequences } else { b.scale.sequences / 5 };
+    let part = match b.cluster.wiring() {
+        Wiring::Local => 1,
+        Wiring::Two if b.scale.is_short() => 10,
+        _ => 5,
+    };
+    let count = b.scale.sequences / part;
     println!(
         "       {count} sequences against ext4 on a loop device{}",
         if pair.times { "" } else { "; its times are too coarse to compare" }

@@ -3,15 +3,15 @@
 //! Where a program has two sides (a writer and a reader, two committers), the second works through [`Bench::look`].
 
 mod builds;
-mod databases;
+pub mod databases;
 mod fio;
 mod git;
 mod load;
-mod postgres;
+pub mod postgres;
 mod power;
 mod replace;
 mod scripts;
-mod sqlite;
+pub mod sqlite;
 mod trees;
 
 use super::{Needs, Test};

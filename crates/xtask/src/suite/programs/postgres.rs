@@ -18,7 +18,7 @@ pub const TESTS: &[(Needs, Test)] = &[(Needs::Own, ("programs::postgresql", post
 
 const READY: Duration = Duration::from_secs(60);
 
-struct Postgres {
+pub struct Postgres {
     programs: PathBuf,
     uid: u32,
     data: PathBuf,
@@ -50,7 +50,7 @@ fn programs() -> Result<PathBuf> {
 }
 
 impl Postgres {
-    fn make(data: PathBuf, run: PathBuf) -> Result<Postgres> {
+    pub fn make(data: PathBuf, run: PathBuf) -> Result<Postgres> {
         let postgres = Postgres { programs: programs()?, uid: plain_user()?, data, run, server: None };
         for dir in [&postgres.data, &postgres.run] {
             fs::create_dir(dir)?;
@@ -70,7 +70,7 @@ impl Postgres {
         command
     }
 
-    fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
         let out = self.command(program).args(args).output()?;
         if !out.status.success() {
             bail!(
@@ -90,7 +90,7 @@ impl Postgres {
     }
 
     /// Starts the server; it recovers by itself if it must.
-    fn start(&mut self) -> Result<()> {
+    pub fn start(&mut self) -> Result<()> {
         let log = fs::File::options().create(true).append(true).open(self.run.join("log"))?;
         let mut command = self.command("postgres");
         command.arg("-D").arg(&self.data).arg("-k").arg(&self.run);
@@ -111,12 +111,12 @@ impl Postgres {
         Ok(())
     }
 
-    fn sql(&self, text: &str) -> Result<String> {
+    pub fn sql(&self, text: &str) -> Result<String> {
         Ok(self.run("psql", &["-qAt", "-v", "ON_ERROR_STOP=1", "-c", text])?.trim().to_owned())
     }
 
     /// `kill -9` of the server and of all its workers.
-    fn crash(&mut self) -> Result<()> {
+    pub fn crash(&mut self) -> Result<()> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
         let children =
             fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id())).unwrap_or_default();
@@ -132,7 +132,7 @@ impl Postgres {
     }
 
     /// Stops it in good order and has it verify the checksum of every page.
-    fn stop_and_verify(&mut self) -> Result<()> {
+    pub fn stop_and_verify(&mut self) -> Result<()> {
         let Some(mut server) = self.server.take() else { return Ok(()) };
         let data = self.data.display().to_string();
         self.run("pg_ctl", &["-D", &data, "-m", "fast", "-w", "stop"])?;
@@ -140,7 +140,7 @@ impl Postgres {
         self.run("pg_checksums", &["--check", "-D", &data]).map(drop)
     }
 
-    fn committer(&self, first: u64) -> Result<Committer> {
+    pub fn committer(&self, first: u64) -> Result<Committer> {
         let mut command = self.command("psql");
         command.args(["-qAt", "-v", "ON_ERROR_STOP=1"]);
         Committer::start(command, first, |n| {
@@ -149,7 +149,7 @@ impl Postgres {
     }
 
     /// The four sums that pgbench keeps equal; every acknowledged row of ours; indexes that agree with their tables.
-    fn check(&self, acknowledged: u64) -> Result<()> {
+    pub fn check(&self, acknowledged: u64) -> Result<()> {
         let sums = self.sql(
             "SELECT count(DISTINCT s) FROM (SELECT sum(abalance) s FROM pgbench_accounts UNION ALL \
              SELECT sum(bbalance) FROM pgbench_branches UNION ALL SELECT sum(tbalance) FROM pgbench_tellers \

@@ -160,7 +160,7 @@ fn registered(label: &Label, fs_uuid: Uuid) -> RegisterReply {
             inline_max: 65536,
             commit_interval_ms: COMMIT_INTERVAL_MS,
         }],
-        nodes: vec![Node { id: node, name: "bench".into(), nids: vec![] }],
+        nodes: vec![Node { id: node, name: "bench".into(), nids: vec![], rack: String::new() }],
         targets: vec![target],
         mirrors: vec![Mirror::alone(mirror, fs, true, epoch, MDT)],
         ..ClusterMap::empty()

@@ -10,7 +10,8 @@ fn a_superblock_is_read_or_refused() {
         }
     };
     let bare = Superblock { checkpoint: None, clean: false, ..superblock() };
-    let seeds = [superblock().encode(), bare.encode()];
+    let noted = Superblock { incompat: NOTE, note: vec![5; 40], ..superblock() };
+    let seeds = [superblock().encode(), bare.encode(), noted.encode()];
     // The label's name, and the text of a refusal.
     let hammer = Hammer::new("superblock").seeds(seeds).repair(&repair).bound(0, 512);
     let read = |bytes: &[u8]| {
