@@ -119,10 +119,12 @@ fn the_pages_of_an_entry_under_way_are_read_at_once() {
     let store = &pair.life.store;
     let of_log = Arc::new(FromLog { link: pair.link.clone(), reads: AtomicU64::new(0) });
     store.set_companion(Some(of_log.clone()));
-    write(store, id(1), 0, &pattern(9, 64 * PAGE_SIZE), None).unwrap();
+    let bytes = pattern(9, 64 * PAGE_SIZE);
+    write(store, id(1), 0, &bytes, None).unwrap();
     let reads = of_log.reads.load(Ordering::Relaxed);
     assert!((1..8).contains(&reads), "{reads} reads");
-    pair.check();
+    let at_other = read(&pair.other, id(1), 0, bytes.len() as u32).unwrap();
+    assert_eq!(at_other, Some(bytes), "the other member has them");
 }
 
 #[test]
