@@ -64,6 +64,9 @@ _stria() {
             stria,gateway)
                 cmd="stria__subcmd__gateway"
                 ;;
+            stria,get-param)
+                cmd="stria__subcmd__get__subcmd__param"
+                ;;
             stria,getstripe)
                 cmd="stria__subcmd__getstripe"
                 ;;
@@ -87,6 +90,9 @@ _stria() {
                 ;;
             stria,lfs)
                 cmd="stria__subcmd__lfs"
+                ;;
+            stria,list-param)
+                cmd="stria__subcmd__list__subcmd__param"
                 ;;
             stria,mds)
                 cmd="stria__subcmd__mds"
@@ -127,6 +133,9 @@ _stria() {
             stria,path2id)
                 cmd="stria__subcmd__path2id"
                 ;;
+            stria,ping)
+                cmd="stria__subcmd__ping"
+                ;;
             stria,route)
                 cmd="stria__subcmd__route"
                 ;;
@@ -139,6 +148,9 @@ _stria() {
             stria,server)
                 cmd="stria__subcmd__server"
                 ;;
+            stria,set-param)
+                cmd="stria__subcmd__set__subcmd__param"
+                ;;
             stria,setstripe)
                 cmd="stria__subcmd__setstripe"
                 ;;
@@ -147,6 +159,9 @@ _stria() {
                 ;;
             stria,target)
                 cmd="stria__subcmd__target"
+                ;;
+            stria,task)
+                cmd="stria__subcmd__task"
                 ;;
             stria,top)
                 cmd="stria__subcmd__top"
@@ -547,6 +562,9 @@ _stria() {
             stria__subcmd__help,gateway)
                 cmd="stria__subcmd__help__subcmd__gateway"
                 ;;
+            stria__subcmd__help,get-param)
+                cmd="stria__subcmd__help__subcmd__get__subcmd__param"
+                ;;
             stria__subcmd__help,getstripe)
                 cmd="stria__subcmd__help__subcmd__getstripe"
                 ;;
@@ -570,6 +588,9 @@ _stria() {
                 ;;
             stria__subcmd__help,lfs)
                 cmd="stria__subcmd__help__subcmd__lfs"
+                ;;
+            stria__subcmd__help,list-param)
+                cmd="stria__subcmd__help__subcmd__list__subcmd__param"
                 ;;
             stria__subcmd__help,mds)
                 cmd="stria__subcmd__help__subcmd__mds"
@@ -610,6 +631,9 @@ _stria() {
             stria__subcmd__help,path2id)
                 cmd="stria__subcmd__help__subcmd__path2id"
                 ;;
+            stria__subcmd__help,ping)
+                cmd="stria__subcmd__help__subcmd__ping"
+                ;;
             stria__subcmd__help,route)
                 cmd="stria__subcmd__help__subcmd__route"
                 ;;
@@ -622,6 +646,9 @@ _stria() {
             stria__subcmd__help,server)
                 cmd="stria__subcmd__help__subcmd__server"
                 ;;
+            stria__subcmd__help,set-param)
+                cmd="stria__subcmd__help__subcmd__set__subcmd__param"
+                ;;
             stria__subcmd__help,setstripe)
                 cmd="stria__subcmd__help__subcmd__setstripe"
                 ;;
@@ -630,6 +657,9 @@ _stria() {
                 ;;
             stria__subcmd__help,target)
                 cmd="stria__subcmd__help__subcmd__target"
+                ;;
+            stria__subcmd__help,task)
+                cmd="stria__subcmd__help__subcmd__task"
                 ;;
             stria__subcmd__help,top)
                 cmd="stria__subcmd__help__subcmd__top"
@@ -936,6 +966,15 @@ _stria() {
                 ;;
             stria__subcmd__help__subcmd__target,undrain)
                 cmd="stria__subcmd__help__subcmd__target__subcmd__undrain"
+                ;;
+            stria__subcmd__help__subcmd__task,list)
+                cmd="stria__subcmd__help__subcmd__task__subcmd__list"
+                ;;
+            stria__subcmd__help__subcmd__task,pause)
+                cmd="stria__subcmd__help__subcmd__task__subcmd__pause"
+                ;;
+            stria__subcmd__help__subcmd__task,resume)
+                cmd="stria__subcmd__help__subcmd__task__subcmd__resume"
                 ;;
             stria__subcmd__lease,help)
                 cmd="stria__subcmd__lease__subcmd__help"
@@ -1357,6 +1396,30 @@ _stria() {
             stria__subcmd__target__subcmd__help,undrain)
                 cmd="stria__subcmd__target__subcmd__help__subcmd__undrain"
                 ;;
+            stria__subcmd__task,help)
+                cmd="stria__subcmd__task__subcmd__help"
+                ;;
+            stria__subcmd__task,list)
+                cmd="stria__subcmd__task__subcmd__list"
+                ;;
+            stria__subcmd__task,pause)
+                cmd="stria__subcmd__task__subcmd__pause"
+                ;;
+            stria__subcmd__task,resume)
+                cmd="stria__subcmd__task__subcmd__resume"
+                ;;
+            stria__subcmd__task__subcmd__help,help)
+                cmd="stria__subcmd__task__subcmd__help__subcmd__help"
+                ;;
+            stria__subcmd__task__subcmd__help,list)
+                cmd="stria__subcmd__task__subcmd__help__subcmd__list"
+                ;;
+            stria__subcmd__task__subcmd__help,pause)
+                cmd="stria__subcmd__task__subcmd__help__subcmd__pause"
+                ;;
+            stria__subcmd__task__subcmd__help,resume)
+                cmd="stria__subcmd__task__subcmd__help__subcmd__resume"
+                ;;
             *)
                 ;;
         esac
@@ -1364,7 +1427,7 @@ _stria() {
 
     case "${cmd}" in
         stria)
-            opts="-h -V --help --version up down status health dash df du find index setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node mirror server nodemap gateway bench jobstats top why lease lfs mm client waiters mdt ost net route mount mkfs mgs mds oss router completions bundle explain version help"
+            opts="-h -V --help --version up down status health dash df du find index setstripe getstripe id2path path2id fsck damage scrub task get-param set-param list-param changelog cluster fs target node mirror server nodemap gateway bench jobstats top why lease lfs mm client waiters mdt ost net ping route mount mkfs mgs mds oss router completions bundle explain version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3629,6 +3692,32 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__get__subcmd__param)
+            opts="-n -j -h --dir --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__getstripe)
             opts="-y -j -d -c -S -i -h --yaml --json --directory --stripe-count --stripe-size --stripe-index --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -3666,7 +3755,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help)
-            opts="up down status health dash df du find index setstripe getstripe id2path path2id fsck damage scrub changelog cluster fs target node mirror server nodemap gateway bench jobstats top why lease lfs mm client waiters mdt ost net route mount mkfs mgs mds oss router completions bundle explain version help"
+            opts="up down status health dash df du find index setstripe getstripe id2path path2id fsck damage scrub task get-param set-param list-param changelog cluster fs target node mirror server nodemap gateway bench jobstats top why lease lfs mm client waiters mdt ost net ping route mount mkfs mgs mds oss router completions bundle explain version help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4491,6 +4580,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__get__subcmd__param)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__getstripe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -4604,6 +4707,20 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__lfs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__list__subcmd__param)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -5247,6 +5364,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__ping)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__route)
             opts="add del list check"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -5527,6 +5658,20 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__help__subcmd__set__subcmd__param)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__help__subcmd__setstripe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -5640,6 +5785,62 @@ _stria() {
             return 0
             ;;
         stria__subcmd__help__subcmd__target__subcmd__undrain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__task)
+            opts="list pause resume"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__task__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__task__subcmd__pause)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__help__subcmd__task__subcmd__resume)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -5877,6 +6078,20 @@ _stria() {
             ;;
         stria__subcmd__lfs)
             opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__list__subcmd__param)
+            opts="-j -h --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -7771,6 +7986,24 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__ping)
+            opts="-j -h --mgs --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__route)
             opts="-h --help add del list check help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -8571,6 +8804,32 @@ _stria() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        stria__subcmd__set__subcmd__param)
+            opts="-P -d -j -h --persistent --default --dir --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         stria__subcmd__setstripe)
             opts="-c -S -i -E -d -h --stripe-count --stripe-size --stripe-index --component-end --inline --delete --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -8923,6 +9182,168 @@ _stria() {
                     return 0
                     ;;
                 --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task)
+            opts="-h --help list pause resume help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__help)
+            opts="list pause resume help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__help__subcmd__pause)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__help__subcmd__resume)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__list)
+            opts="-j -h --dir --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__pause)
+            opts="-j -h --dir --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        stria__subcmd__task__subcmd__resume)
+            opts="-j -h --dir --mgs --mount --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mgs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mount)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -3,7 +3,9 @@
 //! A line that cannot be written is dropped: the disk below a log may be full, and that must not end the logging process.
 
 use std::io::{self, Write};
+use std::sync::OnceLock;
 
+use mgmt::params::LEVELS;
 use tracing_subscriber::EnvFilter;
 
 /// The environment variable that filters log lines.
@@ -19,14 +21,43 @@ pub fn start_for_tools() {
     start("warn");
 }
 
-fn start(default_filter: &str) {
-    let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter));
+fn start(default_filter: &'static str) {
     let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter(default_filter))
         .with_writer(|| Lossy(io::stderr()))
         .with_ansi(false);
+    let lines = lines.with_filter_reloading();
+    let handle = lines.reload_handle();
     // A second start within one process (tests) keeps the first subscriber.
-    let _ = lines.try_init();
+    if lines.try_init().is_ok() {
+        let set = move |level: Option<u64>| {
+            let word = level.and_then(|level| LEVELS.get(level as usize));
+            // It fails only where the subscriber has ended, and then nothing logs.
+            let _ = handle.reload(word.map_or_else(|| filter(default_filter), EnvFilter::new));
+        };
+        let _ = SET.set(Box::new(set));
+        let now = tracing::level_filters::LevelFilter::current().to_string();
+        let _ = BEGIN.set(LEVELS.iter().position(|level| *level == now).unwrap_or(0) as u64);
+    }
+}
+
+fn filter(default_filter: &str) -> EnvFilter {
+    EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new(default_filter))
+}
+
+static SET: OnceLock<Box<dyn Fn(Option<u64>) + Send + Sync>> = OnceLock::new();
+
+/// Logs lines of this level of `LEVELS` and those above it. `None`: as at the start.
+pub fn set_level(level: Option<u64>) {
+    SET.get().iter().for_each(|set| set(level));
+}
+
+/// The level at the start.
+static BEGIN: OnceLock<u64> = OnceLock::new();
+
+/// The level at the start, of the finest lines that the filter lets through.
+pub fn level_at_start() -> u64 {
+    BEGIN.get().copied().unwrap_or(0)
 }
 
 /// A writer that hides errors: the subscriber would print them to stderr, and `eprintln!` panics if that cannot be written.

@@ -8,6 +8,7 @@
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use disk::alloc::Run;
 use disk::leaves::{LeafArea, Place, Row, head_bytes};
@@ -30,7 +31,7 @@ pub struct Medium {
     /// The part of its slot that the last checkpoint takes, if there is one.
     pub checkpoint: Option<Range<u64>>,
     /// Memory that leaves and their names may take: the bound of `Figures::memory_bytes`.
-    pub cache_bytes: u64,
+    pub cache_bytes: Arc<AtomicU64>,
     /// Of the volume: leaves that cannot be read are noted there.
     pub troubles: Arc<Troubles>,
 }
@@ -47,7 +48,8 @@ const LEAF_BYTES_MAX: u64 = 8192 + VALUE_MAX as u64;
 /// The leaves that the durable head names, and those of the checkpoint under way.
 pub struct OnMedium {
     pub ground: Arc<Ground>,
-    pub cache_bytes: u64,
+    /// Memory for leaves.
+    pub cache_bytes: Arc<AtomicU64>,
     head_bytes: u64,
     state: Mutex<State>,
 }

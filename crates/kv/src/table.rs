@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use types::{Key, Seq, Word};
@@ -529,7 +530,10 @@ impl Engine for Table {
             size: newest.size,
             states_kept: self.published.kept(),
             memory_bytes: self.memory(&newest).all(),
-            memory_bytes_max: self.medium.as_ref().map_or(u64::MAX, |medium| medium.cache_bytes),
+            memory_bytes_max: self
+                .medium
+                .as_ref()
+                .map_or(u64::MAX, |medium| medium.cache_bytes.load(Ordering::Relaxed)),
             leaves: newest.base.sums().leaves,
             loads: ground.map_or(0, |ground| ground.loads()),
             evictions: self.cache.evictions(),

@@ -83,7 +83,7 @@ fn on_a_medium(files: u64) {
         disk: disk.clone(),
         slots: [0..1 << 30, 1 << 30..2 << 30],
         checkpoint,
-        cache_bytes: u64::MAX,
+        cache_bytes: std::sync::Arc::new(u64::MAX.into()),
         troubles: Arc::default(),
     };
     let table = Table::over(medium(None)).expect("it is empty");

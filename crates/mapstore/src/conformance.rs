@@ -1,7 +1,9 @@
 //! The promises of every store, as one function that each implementation calls with a maker of an empty store.
 
 use types::{Epoch, FsId, MirrorId, NodeId, TargetId, Uuid};
-use wire::map::{ClusterMap, FileSystem, IdRange, IdsUsed, Mirror, Node, Nodemap, Route, Squash, Target};
+use wire::map::{
+    ClusterMap, FileSystem, IdRange, IdsUsed, KeptParam, Mirror, Node, Nodemap, Route, Squash, Target,
+};
 
 use crate::{MapStore, StoreError};
 
@@ -55,6 +57,12 @@ pub fn sample(version: u64) -> ClusterMap {
         }],
         crls: wire::codec::Bytes(vec![0x30, 0x01, 0x00]),
         draining: vec![MirrorId(1)],
+        params: vec![KeptParam {
+            fs: FsId(1),
+            targets: "demo-OST*".into(),
+            name: "resync.rate".into(),
+            value: Some(1 << 20),
+        }],
     }
 }
 

@@ -6,8 +6,8 @@ use wire::map::{ClusterMap, Mirror, Node, Nodemap};
 use wire::{Malformed, Reader, Wire};
 
 const MAGIC: [u8; 8] = *b"STRIAMAP";
-/// Version of the file's form. Forms 1 to 4 are read as well; any other is refused.
-pub const FORM_VERSION: u16 = 5;
+/// Version of the file's form. Forms 1 to 5 are read as well; any other is refused.
+pub const FORM_VERSION: u16 = 6;
 const HEAD_LEN: usize = 32;
 
 /// The file's bytes for `map`.
@@ -56,6 +56,7 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
         2 => |body| read_older(body, 2),
         3 => |body| read_older(body, 3),
         4 => |body| read_older(body, 4),
+        5 => |body| read_older(body, 5),
         FORM_VERSION => ClusterMap::from_bytes,
         _ => return Err(Unreadable::OtherForm(form)),
     };
@@ -72,7 +73,7 @@ pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Unreadable> {
     }
 }
 
-/// In forms 1 to 4 no mirror was draining. In forms 1 to 3 nodes had no racks. In forms 1 and 2 a mirror's members had no states: each was the only one. Form 1 ended behind the
+/// In forms 1 to 5 no parameters were kept. In forms 1 to 4 no mirror was draining. In forms 1 to 3 nodes had no racks. In forms 1 and 2 a mirror's members had no states: each was the only one. Form 1 ended behind the
 /// mirrors: entries were never removed, and there were no routes and nodemaps. Form 2 ended behind the nodemaps, which had no roots.
 fn read_older(body: &[u8], form: u16) -> Result<ClusterMap, Malformed> {
     let mut r = Reader::new(body);
@@ -108,6 +109,9 @@ fn read_older(body: &[u8], form: u16) -> Result<ClusterMap, Malformed> {
         for _ in 0..u32::get(&mut r)? {
             map.nodemaps.push(nodemap_of_form_2(&mut r)?);
         }
+    }
+    if form >= 5 {
+        map.draining = Wire::get(&mut r)?;
     }
     match r.remaining() {
         0 => Ok(map),
@@ -157,7 +161,7 @@ mod tests {
 
     /// Made by an independent program from `docs/formats/map.md`.
     const GOLDEN: &[&str] = &[
-        "53545249414d41500500000000000000070000000000000079010000e49c787307000000000000000100000001000000",
+        "53545249414d415006000000000000000700000000000000a60100000ff83f7907000000000000000100000001000000",
         "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
         "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030020000",
         "0072370100000001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000",
@@ -165,7 +169,8 @@ mod tests {
         "00000006000000070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000",
         "0001000000030000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b0000003130",
         "2e312e302e302f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000",
-        "01000000020000002f61030000003001000100000001000000",
+        "01000000020000002f6103000000300100010000000100000001000000010000000900000064656d6f2d4f53542a0b00",
+        "0000726573796e632e72617465010000100000000000",
     ];
 
     #[test]
@@ -175,7 +180,8 @@ mod tests {
             let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
             (0..hex.len()).step_by(2).map(byte).collect()
         };
-        let mut fourth = sample(7);
+        let fifth = ClusterMap { params: vec![], ..sample(7) };
+        let mut fourth = fifth.clone();
         fourth.draining.clear();
         let mut third = fourth.clone();
         third.nodes.iter_mut().for_each(|node| node.rack.clear());
@@ -184,7 +190,9 @@ mod tests {
         second.crls = Bytes::default();
         let first =
             ClusterMap { ids_used: IdsUsed::none(), routes: vec![], nodemaps: vec![], ..second.clone() };
-        for (golden, want) in [(GOLDEN_1, first), (GOLDEN_2, second), (GOLDEN_3, third), (GOLDEN_4, fourth)] {
+        let forms =
+            [(GOLDEN_1, first), (GOLDEN_2, second), (GOLDEN_3, third), (GOLDEN_4, fourth), (GOLDEN_5, fifth)];
+        for (golden, want) in forms {
             let bytes = bytes(golden);
             assert_eq!(decode(&bytes), Ok(want));
             assert!(decode(&bytes[..bytes.len() - 1]).is_err(), "a cut file");
@@ -236,6 +244,19 @@ mod tests {
         "0001000000030000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b0000003130",
         "2e312e302e302f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000",
         "01000000020000002f6103000000300100",
+    ];
+
+    /// A file of the release before kept parameters.
+    const GOLDEN_5: &[&str] = &[
+        "53545249414d41500500000000000000070000000000000079010000e49c787307000000000000000100000001000000",
+        "0400000064656d6fa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b200000100e8030000",
+        "010000000100000000000000030000006f6e65010000001200000031302e302e302e313a373031314074637030020000",
+        "0072370100000001000000010000000100000000c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3c3010000000000000001000000",
+        "010000004000000000010000000100000001000000010200000001000000010000000201000000040000000500000000",
+        "00000006000000070000000100000004000000746370311200000031302e302e302e393a373032304074637030010000",
+        "0001000000030000006c61620200000006000000636c69656e74040000006c61622a04000000746370310b0000003130",
+        "2e312e302e302f3136000101feff0000fdff000001000000e8030000881300000a000000010000006400000058020000",
+        "01000000020000002f61030000003001000100000001000000",
     ];
 
     #[test]

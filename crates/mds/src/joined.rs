@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use disk::volume::Volume;
+use mgmt::params::Param;
 use net::Fabric;
 use types::{Code, Fault, FsId, MirrorId, Shard, TargetId, Uuid};
 use wire::map::{ClusterMap, Target};
@@ -126,6 +127,11 @@ impl Core {
         let label = self.volume.label();
         let primary = map.mirror(label.mirror).map(|mirror| mirror.primary);
         self.pair.note_map(primary.is_some_and(|primary| primary != label.target));
+    }
+
+    /// Files of up to so many bytes are inline, unless their directory says otherwise.
+    pub fn inline_max(&self, joined: &Joined) -> u32 {
+        self.settings.params.get(Param::InlineMax).map_or(joined.inline_max, |bytes| bytes as u32)
     }
 
     pub fn joined(&self) -> Result<Arc<Joined>, Fault> {

@@ -1,7 +1,10 @@
 //! Settings of an MDT, with defaults that suit a mount.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+
+use mgmt::params::{Param, Params};
 
 use crate::judge::{Groups, Squash};
 use crate::{Clock, MachineClock, MetaRules, Rules};
@@ -23,9 +26,16 @@ pub struct Settings {
     pub squash: Option<Squash>,
     pub rules: Arc<dyn Rules>,
     pub clock: Arc<dyn Clock>,
+    /// Values that administrators have set.
+    pub params: Arc<Params>,
 }
 
 impl Settings {
+    /// Bytes that hold now, as long as the cell is used.
+    pub fn record_memory(&self) -> Arc<AtomicU64> {
+        self.params.cell(Param::RecordMemory, self.cache_bytes)
+    }
+
     /// The defaults, with these rules.
     pub fn with_rules(rules: Arc<dyn Rules>) -> Settings {
         Settings {
@@ -39,6 +49,7 @@ impl Settings {
             squash: None,
             rules,
             clock: Arc::new(MachineClock),
+            params: Arc::default(),
         }
     }
 }

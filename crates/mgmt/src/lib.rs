@@ -22,6 +22,7 @@
 //! (`nodemap.rs`).
 //! mgmt-D1: a draining mirror is an OST's, is in the map, and is not the last of its file system that takes new objects (`drain.rs`).
 //! mgmt-S1 to mgmt-S4: a slow link is found among its twins (`links.rs`).
+//! mgmt-PA1 to mgmt-PA3: which value of a parameter holds at a target (`params.rs`).
 //! mgmt-N1: a node takes the first nodemap that matches it, in the order of priority and then name (`nodemap.rs`).
 //! mgmt-N2: no two ranges of a nodemap have an id in common, on either side.
 //! mgmt-N3: the root of a nodemap is a path of plain names from the file system's root.
@@ -33,6 +34,7 @@ mod drain;
 mod links;
 mod name;
 pub mod nodemap;
+pub mod params;
 pub mod rebuild;
 mod register;
 mod remove;

@@ -64,7 +64,7 @@ fn matches(nodemap: &Nodemap, peer: &Peer<'_>) -> bool {
 }
 
 /// `*` stands for any characters. Linear in the text: a later `*` never needs an earlier one again.
-fn fits(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
         match pattern.get(p) {

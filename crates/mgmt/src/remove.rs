@@ -60,6 +60,7 @@ pub fn apply_removal(
             let targets: Vec<TargetId> = map.targets.iter().filter(|t| t.fs == fs).map(|t| t.id).collect();
             targets.into_iter().try_for_each(|target| take_target(&mut next, target))?;
             next.file_systems.retain(|f| f.id != fs);
+            next.params.retain(|entry| entry.fs != fs);
         }
         Found::Node(node) => {
             used.node = used.node.max(node);

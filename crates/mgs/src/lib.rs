@@ -28,8 +28,9 @@ use pki::{Refused, Role, Trust};
 use types::{Code, Fault, Seq, TargetId, Uuid};
 use wire::map::ClusterMap;
 use wire::mgmt::{
-    ChangeNodemaps, ChangeNodemapsReply, ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap, GetMapReply,
-    Heartbeat, HeartbeatReply, MgsStat, MgsStatReply, PlanRemoval, PublishCrl, Register, Remove, SetDraining,
+    ChangeNodemaps, ChangeNodemapsReply, ChangeParams, ChangeRoutes, ChangeRoutesReply, CreateFs, GetMap,
+    GetMapReply, Heartbeat, HeartbeatReply, MgsStat, MgsStatReply, PlanRemoval, PublishCrl, Register, Remove,
+    SetDraining,
 };
 use wire::notice::{NewMap, WatchMap, WatchMapReply};
 use wire::object::Mac;
@@ -216,6 +217,9 @@ impl Mgs {
             CreateFs::CALL => self.answer::<CreateFs>(answer, body, |state, req, _| state.create_fs(&req)),
             SetDraining::CALL => {
                 self.answer::<SetDraining>(answer, body, |state, req, _| state.set_draining(&req))
+            }
+            ChangeParams::CALL => {
+                self.answer::<ChangeParams>(answer, body, |state, req, _| state.change_params(&req))
             }
             PlanRemoval::CALL => self
                 .answer::<PlanRemoval>(answer, body, |state, req, now_ms| state.plan_removal(&req, now_ms)),

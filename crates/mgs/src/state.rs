@@ -5,14 +5,15 @@ use std::cell::Cell;
 use mapstore::{MapStore, Standing, StoreError};
 use mgmt::{
     Fresh, Reports, apply_create_fs, apply_register, apply_removal, change_routes, next_states, nodemap,
-    plan_removal, publish_crls, refuse_second_copy, set_draining,
+    params::change_params, plan_removal, publish_crls, refuse_second_copy, set_draining,
 };
 use pki::Trust;
 use types::{Code, Fault, TargetId, Uuid};
 use wire::map::{ClusterMap, Nodemap};
 use wire::mgmt::{
-    ChangeNodemaps, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat, PlanRemoval, PlanRemovalReply,
-    PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply, SetDraining, SetDrainingReply,
+    ChangeNodemaps, ChangeParams, ChangeParamsReply, ChangeRoutes, CreateFs, CreateFsReply, Heartbeat,
+    PlanRemoval, PlanRemovalReply, PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply,
+    SetDraining, SetDrainingReply,
 };
 use wire::pair::{AskMembers, AskMembersReply};
 
@@ -231,6 +232,17 @@ impl State {
             );
         }
         Ok(SetDrainingReply { mirror, version: self.map.version, is_new })
+    }
+
+    pub fn change_params(&mut self, request: &ChangeParams) -> Result<ChangeParamsReply, Fault> {
+        let changed = self.change(|map| Ok(change_params(map, request)?.map(|next| (next, ()))))?;
+        if changed.is_some() {
+            for change in &request.changes {
+                let (targets, name) = (&change.targets, &change.name);
+                tracing::info!(targets, name, value = ?change.value, "a kept parameter changed");
+            }
+        }
+        Ok(ChangeParamsReply { version: self.map.version, is_new: changed.is_some() })
     }
 
     pub fn plan_removal(&self, request: &PlanRemoval, now_ms: u64) -> Result<PlanRemovalReply, Fault> {

@@ -184,6 +184,7 @@ impl Ost {
         });
         let weak = Arc::downgrade(&core);
         core.store.on_parked(Box::new(move || weak.upgrade().iter().for_each(|core| core.bell.ring())));
+        core.follow_params();
         Arc::new(Ost { workers: Workers::start(&core), core })
     }
 

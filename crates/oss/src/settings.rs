@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mgmt::params::{Param, Params};
+
+use crate::Core;
+
 /// The time of day in seconds since 1970, for the expiry of capabilities and for damage records.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
@@ -17,6 +21,8 @@ pub struct Settings {
     pub scrub: bool,
     /// Most bytes per second that the other member of its mirror is filled with; 0: no limit.
     pub resync_rate: u64,
+    /// Values that administrators have set.
+    pub params: Arc<Params>,
     /// The engine's handling of small writes.
     pub store: store::Settings,
     pub clock: Clock,
@@ -32,8 +38,25 @@ impl Default for Settings {
             background: true,
             scrub: true,
             resync_rate: 0,
+            params: Arc::default(),
             store,
             clock: Arc::new(clock),
         }
+    }
+}
+
+impl Core {
+    /// Gives the store the values of small writes of now, and later ones.
+    pub fn follow_params(&self) {
+        let (me, base) = (self.me.clone(), self.settings.store);
+        self.settings.params.on_change(move |params| {
+            let Some(core) = me.upgrade() else { return false };
+            if let Some(engine) = &core.engine {
+                let patch = params.get(Param::SmallWriteMax).unwrap_or(base.patch_bytes_max.into());
+                let overlay = params.get(Param::SmallWriteMemory).unwrap_or(base.overlay_bytes_max);
+                engine.tune(patch, overlay);
+            }
+            true
+        });
     }
 }

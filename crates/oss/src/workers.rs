@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mgmt::params::Param;
 use parking_lot::{Condvar, Mutex};
 use types::Fault;
 
@@ -111,7 +112,9 @@ fn run(core: &Core, what: &str, round: impl Fn(&Core) -> Result<Duration, Fault>
 
 impl Core {
     fn commit_interval(&self) -> Duration {
-        self.joined.read().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval)
+        let base =
+            || self.joined.read().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval);
+        self.settings.params.get(Param::CommitInterval).map_or_else(base, Duration::from_millis)
     }
 
     /// Makes acknowledged requests durable. The mark lets the next round's flush seal it. Does nothing if nothing was written.

@@ -50,7 +50,7 @@ mod seat;
 pub use clock::{Clock, MachineClock};
 pub use note::{LogLines, check_note_is_of, copied_note, filling_note, noted_standing};
 pub use post::{FabricPost, Post};
-pub use seat::{End, Report, Seat, Setup, Turn};
+pub use seat::{End, FillPace, Report, Seat, Setup, Turn};
 
 use disk::Trouble;
 use types::{Buf, Epoch, Fault, ObjectId, Seq};

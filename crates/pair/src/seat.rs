@@ -29,6 +29,15 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// Numbers of lives have gaps up to this.
 const LIFE_GAP: u32 = 64;
 
+/// How the other member is filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillPace {
+    /// Most bytes per second; 0: no limit.
+    pub rate: u64,
+    /// An administrator has it wait.
+    pub is_paused: bool,
+}
+
 /// A life of a member begins from these.
 pub struct Setup {
     pub mirror: MirrorId,
@@ -45,8 +54,8 @@ pub struct Setup {
     pub boot_id: [u8; 16],
     /// A member that takes entries flushes them at least so often.
     pub commit_interval_ms: u64,
-    /// Most bytes per second that the other member is filled with; 0: no limit.
-    pub resync_rate: u64,
+    /// How the other member is filled. It is looked at before each step.
+    pub pace: Arc<dyn Fn() -> FillPace + Send + Sync>,
     /// At random. Lives are numbered with gaps, so that a medium that was put back seldom comes to the number of a life that followed.
     pub draw: u32,
     /// A part of the content that cannot be read does not end this life: the other member did not take over when it ended the one before.
@@ -127,7 +136,7 @@ pub(crate) struct Shared {
     me: MemberId,
     boot_id: [u8; 16],
     commit_interval_ms: u64,
-    resync_rate: u64,
+    pace: Arc<dyn Fn() -> FillPace + Send + Sync>,
     keeps_content: bool,
     post: Arc<dyn Post>,
     clock: Arc<dyn Clock>,
@@ -219,7 +228,7 @@ impl Seat {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Seat>, Fault> {
         let Setup { mirror, me, map, note, log, was_clean, boot_id, .. } = setup;
-        let Setup { commit_interval_ms, resync_rate, draw, keeps_content, .. } = setup;
+        let Setup { commit_interval_ms, pace, draw, keeps_content, .. } = setup;
         let mut begun = note::begin(&note, (me, &map), &log, was_clean, &boot_id)?;
         begun.life = Incarnation(begun.life.0.saturating_add(draw % LIFE_GAP));
         let (now_ms, mut out) = (clock.boot_ms(), Vec::new());
@@ -260,7 +269,7 @@ impl Seat {
             me,
             boot_id,
             commit_interval_ms,
-            resync_rate,
+            pace,
             keeps_content,
             post,
             clock,

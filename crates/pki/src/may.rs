@@ -6,8 +6,8 @@
 
 use wire::{Request, call_name, session, shared};
 use wire::{
-    accessed, batch, changelog, check, fabric, jobs, lock, mdt, meta, mgmt, notice, object, ost, pair, purge,
-    router,
+    accessed, batch, changelog, check, fabric, jobs, lock, mdt, meta, mgmt, notice, object, ost, pair,
+    params, purge, router,
 };
 
 use crate::identity::{Identity, Role};
@@ -58,7 +58,8 @@ rows! {
         check::{Check},
         meta::{Migrate, CutOver, DropPending, Repoint},
         changelog::{ListConsumers},
-        pair::{MemberStat};
+        pair::{MemberStat},
+        params::{ParamList};
     SERVERS:
         mgmt::{Register, Heartbeat},
         pair::{Letters, FlushLog, Stage, CopyAll, FetchPages, CompareRanges, CompareRecords, ListLost, AskMembers},
@@ -67,7 +68,8 @@ rows! {
         jobs::{JobStats},
         object::{DamageClear, ScrubControl},
         mdt::{EvictSession},
-        mgmt::{ChangeNodemaps, ChangeRoutes, CreateFs, PlanRemoval, PublishCrl, Remove, SetDraining},
+        params::{ParamSet},
+        mgmt::{ChangeNodemaps, ChangeParams, ChangeRoutes, CreateFs, PlanRemoval, PublishCrl, Remove, SetDraining},
         router::{RouterStat, RouterDrain},
         pair::{HandOver, Resync, VerifyMirror, VerifyRecords},
         check::{Repair, CopyOut},
@@ -159,6 +161,8 @@ mod tests {
             "PublishCrl",
             "Remove",
             "SetDraining",
+            "ChangeParams",
+            "ParamSet",
             "RouterStat",
             "RouterDrain",
             "HandOver",
@@ -167,6 +171,7 @@ mod tests {
             "VerifyRecords",
         ];
         let key = [
+            "ParamList",
             "NetTrace",
             "Destroy",
             "List",

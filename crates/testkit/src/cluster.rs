@@ -364,7 +364,7 @@ impl Cluster {
         }
     }
 
-    fn log_path(&self, role: Role) -> PathBuf {
+    pub fn log_path(&self, role: Role) -> PathBuf {
         self.dir.join(match role {
             Role::All => "all.log".to_owned(),
             Role::Mgs => "mgs.log".to_owned(),

@@ -20,6 +20,7 @@ pub mod notice;
 pub mod object;
 pub mod ost;
 pub mod pair;
+pub mod params;
 pub mod purge;
 pub mod router;
 pub mod session;
@@ -63,6 +64,7 @@ pub const ALL_CALLS: &[&[(u16, &str)]] = &[
     batch::CALLS,
     check::CALLS,
     pair::CALLS,
+    params::CALLS,
     changelog::CALLS,
 ];
 

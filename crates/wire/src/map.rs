@@ -21,7 +21,11 @@ bodies! {
         crls: Bytes,
         /// OST mirrors that get no new objects: their content moves to others. In id order.
         draining: Vec<MirrorId>,
+        /// Values of parameters that targets take at their start. Of those that match a target, the last one holds.
+        params: Vec<KeptParam>,
     }
+    /// A kept value. `targets`: their name, in which `*` stands for any characters. No value: the base one.
+    KeptParam { fs: FsId, targets: String, name: String, value: Option<u64> }
     /// Treatment of the nodes that it matches. A node takes the first match in the order of priority, then name. An empty text matches all.
     Nodemap {
         name: String,
@@ -168,6 +172,7 @@ impl ClusterMap {
             nodemaps: vec![],
             crls: Bytes::default(),
             draining: vec![],
+            params: vec![],
         }
     }
     /// True if the mirror was in the map and its last target was removed. False for one that is newer than this map.

@@ -3,7 +3,7 @@
 use types::*;
 
 use crate::codec::{Bytes, bodies, calls, numbered};
-use crate::map::{Apart, ClusterMap, Nodemap, Route};
+use crate::map::{Apart, ClusterMap, KeptParam, Nodemap, Route};
 
 bodies! {
     /// Registers a target at its start. A new one (id 0) gets an id, an index and a mirror; the first MDT of a new name makes its file
@@ -55,6 +55,10 @@ bodies! {
     SetDraining { name: String, draining: bool }
     /// `is_new`: the map has changed.
     SetDrainingReply { mirror: MirrorId, version: u64, is_new: bool }
+    /// Keeps values of parameters in the map, or takes them back (no value).
+    ChangeParams { changes: Vec<KeptParam> }
+    /// `is_new`: the map has changed.
+    ChangeParamsReply { version: u64, is_new: bool }
     /// Makes a file system without targets. They register with its name afterwards, in any order.
     CreateFs { name: String, inline_max: u32, commit_interval_ms: u32 }
     CreateFsReply { fs: FsId, version: u64 }
@@ -90,6 +94,7 @@ calls! {
     0x0411 Remove => RemoveReply, read;
     0x0412 CreateFs => CreateFsReply, read;
     0x0413 SetDraining => SetDrainingReply, read;
+    0x0414 ChangeParams => ChangeParamsReply, read;
     0x0420 ChangeRoutes => ChangeRoutesReply, read;
     0x0430 ChangeNodemaps => ChangeNodemapsReply, read;
     0x0440 PublishCrl => PublishCrlReply, read;

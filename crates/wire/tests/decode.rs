@@ -12,7 +12,7 @@ use wire::codec::{Bytes, Wire};
 use wire::frame::BODY_MAX;
 use wire::{
     HEADER_LEN, Header, Reader, Request, accessed, batch, changelog, check, fabric, jobs, lock, map, mdt,
-    meta, mgmt, notice, object, ost, pair, purge, router, session, shared,
+    meta, mgmt, notice, object, ost, pair, params, purge, router, session, shared,
 };
 
 /// The value that the bytes begin with, and its length.
@@ -54,10 +54,10 @@ macro_rules! all_types {
                 ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::MgsStat, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, mgmt::PublishCrl, router::RouterStat, router::RouterDrain,
-                mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs, mgmt::SetDraining,
+                mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs, mgmt::SetDraining, mgmt::ChangeParams,
                 lock::Lock, lock::TestLock, lock::CancelLock, lock::Reclaim, lock::DropOwner, lock::AwaitLocks,
                 changelog::RegisterConsumer, changelog::DeregisterConsumer, changelog::ReadChanges, changelog::AckChanges,
-                changelog::ListConsumers, pair::Letters, pair::FlushLog, pair::Stage, pair::CopyAll, pair::FetchPages, pair::CompareRanges, pair::VerifyMirror, pair::CompareRecords, pair::VerifyRecords, pair::ListLost, pair::Resync, pair::MemberStat, pair::HandOver, pair::AskMembers,
+                changelog::ListConsumers, pair::Letters, pair::FlushLog, pair::Stage, pair::CopyAll, pair::FetchPages, pair::CompareRanges, pair::VerifyMirror, pair::CompareRecords, pair::VerifyRecords, pair::ListLost, pair::Resync, pair::MemberStat, pair::HandOver, pair::AskMembers, params::ParamList, params::ParamSet,
             }
             values {
                 notice::Taken, notice::Forgotten, notice::Wanted, mdt::ClientLeases, mdt::FileLease, mdt::LeaseWait, fabric::PeerStat, fabric::LinkStat, fabric::Traced, wire::ReplyHead, wire::Empty, Attr, Cred, Component, Layout, ObjectId, Time, Uuid, Kind, Bytes, String,

@@ -7,7 +7,7 @@ mod door;
 mod history;
 mod http;
 mod state;
-mod tasks;
+pub(super) mod tasks;
 mod watcher;
 
 use std::fs::{self, DirBuilder, File};

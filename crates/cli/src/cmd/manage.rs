@@ -141,6 +141,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// As if these had been given; one of them is.
+    pub fn of(dir: Option<PathBuf>, mgs: Option<Service>, path: Option<PathBuf>) -> Place {
+        Place { dir, mgs, path, json: false }
+    }
+
     pub fn manage(&self) -> anyhow::Result<Management> {
         match (&self.dir, &self.mgs, &self.path) {
             (Some(dir), ..) => {

@@ -35,6 +35,7 @@ mod net;
 mod nodemap;
 mod oss;
 mod ost;
+mod param;
 mod remount;
 mod route;
 mod router;
@@ -42,6 +43,7 @@ mod scrub;
 mod server;
 mod setstripe;
 mod status;
+mod task;
 mod up;
 mod version;
 mod whole;
@@ -89,6 +91,10 @@ pub enum Command {
     Fsck(fsck::Fsck),
     Damage(damage::Damage),
     Scrub(scrub::Scrub),
+    Task(task::Task),
+    GetParam(param::GetParam),
+    SetParam(param::SetParam),
+    ListParam(param::ListParam),
     Changelog(changelog::Changelog),
     Cluster(cluster::Cluster),
     Fs(fs::Fs),
@@ -110,6 +116,7 @@ pub enum Command {
     Mdt(mdt::Mdt),
     Ost(ost::Ost),
     Net(net::Net),
+    Ping(net::Ping),
     Route(route::Route),
     Mount(mount::Mount),
     Mkfs(mkfs::Mkfs),
@@ -142,6 +149,10 @@ impl Command {
             Command::Fsck(c) => c.run(),
             Command::Damage(c) => c.run(),
             Command::Scrub(c) => c.run(),
+            Command::Task(c) => c.run(),
+            Command::GetParam(c) => c.run(),
+            Command::SetParam(c) => c.run(),
+            Command::ListParam(c) => c.run(),
             Command::Changelog(c) => c.run(),
             Command::Cluster(c) => c.run(),
             Command::Fs(c) => c.run(),
@@ -163,6 +174,10 @@ impl Command {
             Command::Mdt(c) => c.run(),
             Command::Ost(c) => c.run(),
             Command::Net(c) => c.run(),
+            Command::Ping(c) => {
+                crate::logs::start_for_tools();
+                c.run()
+            }
             Command::Route(c) => c.run(),
             Command::Router(c) => c.run(),
             Command::Mount(c) => c.run(),

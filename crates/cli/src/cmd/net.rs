@@ -4,6 +4,8 @@ mod list;
 mod stat;
 mod trace;
 
+pub use list::Ping;
+
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use types::TargetId;

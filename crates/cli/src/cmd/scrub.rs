@@ -202,26 +202,28 @@ impl OnOsts {
     }
 }
 
-/// A pass that runs now: the OST's name, bytes read, about how many there are, and the bound of its rate, 0 for none.
+/// A pass that runs or is paused: the OST's name, bytes read, about how many there are, and the bound of its rate, 0 for none.
 pub(super) struct Running {
     pub name: String,
     pub done: u64,
     pub of: u64,
     pub rate: u64,
+    pub is_paused: bool,
 }
 
-/// The passes that run on the OSTs that answer.
+/// The passes on the OSTs that answer.
 pub(super) fn running(reach: &Reach) -> Vec<Running> {
     let osts: Vec<&Target> = reach.targets().into_iter().filter(|t| !t.is_mdt).collect();
     let lines = reach
         .ask_all(&osts, |ost| Some(line_of(name_of(reach, ost), &ask(reach, ost, Wish::default()).ok()?)));
-    let running = lines.into_iter().flatten().filter(|line| line.state == "running");
+    let running = lines.into_iter().flatten().filter(|line| matches!(line.state, "running" | "paused"));
     running
         .map(|line| Running {
             name: line.target,
             done: line.pass.bytes,
             of: line.bytes_used,
             rate: line.rate,
+            is_paused: line.state == "paused",
         })
         .collect()
 }

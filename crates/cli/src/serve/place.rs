@@ -12,6 +12,7 @@ mod copied;
 mod front;
 mod pause;
 mod told;
+mod tuned;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
@@ -257,6 +258,7 @@ enum Over {
 impl Place {
     /// Serves a registered target, or has it take its seat in its mirror. `resting`: `None` of a member that could not be opened (`may_be_replaced`).
     pub fn take(around: Around, resting: Option<Resting>, reply: RegisterReply) -> Result<Arc<Place>, Fault> {
+        around.how.kind.begin(&reply.map, reply.target);
         let map = Arc::new(reply.map.clone());
         let state = State {
             map,
@@ -320,7 +322,7 @@ impl Place {
     fn serve_alone(&self, resting: Resting) -> Result<(), Fault> {
         let target = resting.serve_alone()?;
         target.join(&self.joining(), self.around.fabric.clone())?;
-        self.around.hub.add(self.id(), target.service());
+        self.around.hub.add(self.id(), self.tuned(target.service()));
         self.state.lock().target = Some(target);
         Ok(())
     }
@@ -333,6 +335,7 @@ impl Place {
                 return;
             }
             state.map = Arc::new(map.clone());
+            self.around.how.kind.params().follow(map, self.id());
             (state.target.clone().or(state.reader.clone().map(Target::Ost)), state.seat.clone())
         };
         if let Some(target) = target.filter(|_| !self.is_removed())
@@ -503,7 +506,7 @@ impl Place {
 
     fn show(&self, seat: &Arc<Seat>, target: Option<Arc<dyn Service>>) {
         let front = Front { place: self.me.clone(), seat: seat.clone(), target };
-        self.around.hub.add(self.id(), Arc::new(front));
+        self.around.hub.add(self.id(), self.tuned(Arc::new(front)));
     }
 
     fn take_seat(&self, resting: &Resting, map: mirror::Members) -> Result<Arc<Seat>, Fault> {
@@ -517,10 +520,7 @@ impl Place {
             was_clean: resting.was_clean(),
             boot_id: boot_id()?,
             commit_interval_ms: self.commit_interval_ms(),
-            resync_rate: match &self.around.how.kind {
-                Kind::Mdt(_) => 0,
-                Kind::Ost(settings) => settings.resync_rate,
-            },
+            pace: self.around.how.kind.pace(),
             keeps_content: std::mem::take(&mut self.state.lock().keeps_content),
             draw: RandomState::new().build_hasher().finish() as u32,
         };

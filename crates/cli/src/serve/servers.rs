@@ -251,8 +251,9 @@ impl Servers {
         }
         let log = place.map(|i| self.logs.swap_remove(i).disk);
         let kind = match role {
-            Role::Mdt => Kind::Mdt(self.mdt.clone()),
-            Role::Ost => Kind::Ost(self.ost.clone()),
+            // Each target has values of its own.
+            Role::Mdt => Kind::Mdt(mds::Settings { params: Arc::default(), ..self.mdt.clone() }),
+            Role::Ost => Kind::Ost(oss::Settings { params: Arc::default(), ..self.ost.clone() }),
         };
         Ok(Opening { media: Media { main: disk, log }, path: path.to_owned(), kind })
     }

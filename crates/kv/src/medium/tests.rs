@@ -46,7 +46,7 @@ fn medium_of(volume: &Volume, cache_bytes: u64) -> Medium {
         disk: volume.disk().clone(),
         slots: volume.layout().slots,
         checkpoint: volume.checkpoint_place(),
-        cache_bytes,
+        cache_bytes: Arc::new(cache_bytes.into()),
         troubles: volume.troubles().clone(),
     }
 }
@@ -264,7 +264,13 @@ fn conforms() {
         let over = |disk: &Arc<MemDisk>, checkpoint| {
             let slots = [0..8 << 20, 8 << 20..16 << 20];
             let troubles = Arc::default();
-            let medium = Medium { disk: disk.clone(), slots, checkpoint, cache_bytes, troubles };
+            let medium = Medium {
+                disk: disk.clone(),
+                slots,
+                checkpoint,
+                cache_bytes: Arc::new(cache_bytes.into()),
+                troubles,
+            };
             let shape = Shape { leaf_bytes, fanout: if leaf_bytes < 4000 { 4 } else { 32 }, changes: 256 };
             Table::over_shaped(medium, shape).unwrap()
         };
@@ -547,7 +553,7 @@ fn all_at_once() {
         disk: disk.clone(),
         slots: [0..8 << 20, 8 << 20..16 << 20],
         checkpoint,
-        cache_bytes: 16 << 10,
+        cache_bytes: Arc::new((16 << 10).into()),
         troubles: Arc::default(),
     };
     let shape = Shape { leaf_bytes: 512, fanout: 4, changes: 256 };

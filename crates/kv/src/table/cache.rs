@@ -113,7 +113,7 @@ impl Table {
 
     /// Memory that leaves may take.
     fn bound(&self, memory: &Memory) -> u64 {
-        let all = self.medium.as_ref().map_or(u64::MAX, |medium| medium.cache_bytes);
+        let all = self.medium.as_ref().map_or(u64::MAX, |medium| medium.cache_bytes.load(Ordering::Relaxed));
         all.saturating_sub(memory.names).max(all / 4)
     }
 

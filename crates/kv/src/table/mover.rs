@@ -363,7 +363,7 @@ mod tests {
                 disk: disk_below,
                 slots,
                 checkpoint: None,
-                cache_bytes: 0,
+                cache_bytes: Arc::default(),
                 troubles: Arc::default(),
             };
             let table =

@@ -83,7 +83,7 @@ impl Core {
             leaves: figures.leaves,
             room_bytes_used: used,
             room_bytes_total: self.room.usable(),
-            inline_max: self.joined()?.inline_max,
+            inline_max: self.inline_max(&*self.joined()?),
             inline_limit: self.room.inline_step(used).map_or(u32::MAX, |(_, max)| *max),
             memory_bytes: figures.memory_bytes,
             memory_bytes_max: figures.memory_bytes_max,

@@ -221,7 +221,7 @@ impl Core {
             // mds-Z6.
             false => 0,
         };
-        let inline_max = own.unwrap_or(joined.inline_max);
+        let inline_max = own.unwrap_or_else(|| self.inline_max(&joined));
         let drawn = {
             let mut seat = self.executor.lead();
             seat.check_open()?;

@@ -51,7 +51,7 @@ pub fn fill(
     volume.start_accepting_loss()?;
     volume.reset(end)?;
     let state = State {
-        kv: Arc::new(empty_on(&volume, settings.cache_bytes)?),
+        kv: Arc::new(empty_on(&volume, settings.record_memory())?),
         slots: Default::default(),
         counts: Default::default(),
         kept: Default::default(),

@@ -69,7 +69,7 @@ impl Mdt {
         volume.replay(&mut |_| Verdict::Keep)?;
         volume.start()?;
         // 2. the root directory, as an entry like any other, so that the log is the whole history
-        let (kv, lease_high) = (empty_on(&volume, u64::MAX)?, Cell::new(0));
+        let (kv, lease_high) = (empty_on(&volume, Arc::new(u64::MAX.into()))?, Cell::new(0));
         let mut ids = look(&kv, &mut |view| Ids::load(view))??;
         let changes = until_loaded(&kv, &mut || {
             let snap = kv.snapshot();

@@ -177,7 +177,7 @@ fn restore(settings: &Settings, volume: &Volume, upto: Option<Seq>) -> Result<(S
             format!("the MDT's checkpoint has entries up to {had}, and those behind {upto} are to be cut");
         return Err(Fault::new(Code::Stale, format!("{why}; fill it with the content of the other member")));
     }
-    let empty = empty_on(volume, settings.cache_bytes)?;
+    let empty = empty_on(volume, settings.record_memory())?;
     let mut state = match volume.checkpoint_reader()? {
         Some(mut reader) => read_state(empty, volume.checkpoint_seq(), &mut reader)?,
         None => {

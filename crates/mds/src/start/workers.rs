@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use disk::volume::VolumeError;
 use kv::{Engine, Tidied};
+use mgmt::params::Param;
 use parking_lot::Mutex;
 use types::{Fault, Key};
 
@@ -77,7 +78,9 @@ impl Core {
     }
 
     pub fn commit_interval(&self) -> Duration {
-        self.joined.load().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval)
+        let base =
+            || self.joined.load().as_ref().map_or(self.settings.commit_interval, |j| j.commit_interval);
+        self.settings.params.get(Param::CommitInterval).map_or_else(base, Duration::from_millis)
     }
 
     /// One round of the flusher: makes acknowledged entries durable, with earlier flush marks.

@@ -263,7 +263,7 @@ fn what_says_that_directories_are_counted_may_be_lost() {
     let head = [b"STRIAKV\0", &[2, 0, 0, 0, 0, 0, 0, 0][..]].concat();
     let stream = [head, batch(1, &name), batch(0, &trailer)].concat();
     let volume = disk::volume::Volume::open(fresh().1).unwrap();
-    let empty = crate::upkeep::checkpoint::empty_on(&volume, u64::MAX).unwrap();
+    let empty = crate::upkeep::checkpoint::empty_on(&volume, Arc::new(u64::MAX.into())).unwrap();
     let state = crate::upkeep::checkpoint::read_state(empty, Seq(1), &mut &stream[..]).unwrap();
     assert!(state.counts.is_counting());
 }

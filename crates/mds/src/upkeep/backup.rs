@@ -201,7 +201,8 @@ impl Mdt {
         let damaged = |why: &dyn std::fmt::Display| {
             Fault::new(Code::Damaged, format!("the backup cannot be read: {why}"))
         };
-        let (kv, mut counts, mut bad) = (empty_on(&volume, settings.cache_bytes)?, Pending::default(), None);
+        let (kv, mut counts, mut bad) =
+            (empty_on(&volume, settings.record_memory())?, Pending::default(), None);
         let mut changelog = Left::default();
         let read = kv::checkpoint::read_stream(input, &mut |mut batch| {
             batch.0.retain_mut(|change| {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use disk::volume::{LogPoint, Volume, VolumeError};
 use kv::{Engine, Value, View};
@@ -138,7 +138,8 @@ pub struct State {
 }
 
 /// An empty table on the volume's place for leaves.
-pub fn empty_on(volume: &Volume, cache_bytes: u64) -> Result<Records, Fault> {
+/// `cache_bytes`: memory for records, which may change.
+pub fn empty_on(volume: &Volume, cache_bytes: Arc<AtomicU64>) -> Result<Records, Fault> {
     let (slots, checkpoint) = (volume.layout().slots, volume.checkpoint_place());
     let (disk, troubles) = (volume.disk().clone(), volume.troubles().clone());
     let over = Records::over(kv::Medium { disk, slots, checkpoint, cache_bytes, troubles });

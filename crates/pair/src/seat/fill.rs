@@ -13,6 +13,8 @@ use crate::{Filled, Filling};
 
 /// Entries that the other member may lack while fills are ordered. Without a bound they would go to the log of a member that is away.
 const LAG_MAX: u64 = 128;
+/// Why a filling waits that an administrator paused. The lines about mirrors show it.
+const PAUSED: &str = "an administrator has paused it; `stria task resume` lets it go on";
 /// Longest pause after a step, while requests come.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -73,7 +75,7 @@ impl Shared {
                 self.fill_bell.wait_for(&mut state, Duration::from_millis(ASK_MS));
                 continue;
             }
-            let mut until = begin + time_of(bytes_of(&state).saturating_sub(bytes), self.resync_rate);
+            let mut until = begin + time_of(bytes_of(&state).saturating_sub(bytes), (self.pace)().rate);
             if state.ordered > ordered + 1 {
                 // Other requests have come meanwhile, and are to have at least half of the time.
                 until = until.max(Instant::now() + begin.elapsed().min(PAUSE_MAX));
@@ -107,6 +109,13 @@ impl Shared {
                 Err(fault) => return self.put_off_filling(state, &fault),
             };
             return true;
+        }
+        if (self.pace)().is_paused {
+            state.filling_said = PAUSED.to_owned();
+            return false;
+        }
+        if state.filling_said == PAUSED {
+            state.filling_said.clear();
         }
         if seq(state.member.history().end().seq).0 > seq(acked).0 + LAG_MAX {
             return false;

@@ -323,6 +323,24 @@ fn member_is_filled_by_entries_beside_requests_and_its_life_goes_on() {
 }
 
 #[test]
+fn paused_filling_says_so_and_ends_in_sync_once_it_is_resumed() {
+    let mut world = to_be_filled(None).expect("it is taken over");
+    let is_paused = world.disk(B).is_fill_paused.clone();
+    is_paused.store(true, Ordering::SeqCst);
+    world
+        .until("it says so", |world| world.up(B).report().filling_said.contains("paused"))
+        .expect("it waits");
+    for _ in 0..50 {
+        world.round().expect("promises go on");
+    }
+    assert!(world.up(A).report().is_filling, "it is not filled");
+    world.write(B).expect("it serves meanwhile");
+    is_paused.store(false, Ordering::SeqCst);
+    world.until_in_sync().expect("it is filled");
+    assert!(world.up(B).report().filling_said.is_empty());
+}
+
+#[test]
 fn member_with_much_content_becomes_empty_between_two_lives() {
     let mut world = to_be_filled(None).expect("it is taken over");
     world.disk(A).is_large = true;

@@ -1,6 +1,7 @@
 //! A target in memory: a host's disk, and how it is filled.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use disk::Trouble;
 use mirror::MemberId;
@@ -39,6 +40,8 @@ pub struct Disk {
     pub is_log_lost: bool,
     /// That says nothing about the medium.
     pub is_passing: bool,
+    /// An administrator has the filling of the other member wait.
+    pub is_fill_paused: Arc<AtomicBool>,
 }
 
 impl Disk {

@@ -165,7 +165,10 @@ pub fn setup(me: MemberId, map: Members, disk: &Disk, boot: u8) -> Setup {
         was_clean: false,
         boot_id: [boot; 16],
         commit_interval_ms: 1_000,
-        resync_rate: 0,
+        pace: {
+            let is_paused = disk.is_fill_paused.clone();
+            Arc::new(move || crate::FillPace { rate: 0, is_paused: is_paused.load(Ordering::SeqCst) })
+        },
         draw: 0,
         keeps_content: false,
     }

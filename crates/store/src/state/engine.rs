@@ -46,6 +46,12 @@ const MERGE_LOCKS: usize = 1024;
 /// the log in between.
 const LOG_ROUNDS_MAX: usize = 8;
 
+/// Settings that may change while the engine is used. Bytes.
+pub(crate) struct Tuned {
+    pub patch_bytes_max: AtomicU64,
+    pub overlay_bytes_max: AtomicU64,
+}
+
 /// Objects on one volume. Made by `Engine::format` and `Engine::open`.
 pub struct Engine {
     pub(crate) vol: Volume,
@@ -68,6 +74,7 @@ pub struct Engine {
     pub(crate) tail: Tail,
     pub(crate) overlay: Overlay,
     pub(crate) settings: Settings,
+    pub(crate) tuned: Tuned,
     pub(crate) sessions: Mutex<HashMap<SessionId, Box<Session>>>,
     pub(crate) damage: Mutex<BTreeMap<(ObjectId, u64, DamageKind), Finding>>,
     /// Tests take its rules away.
@@ -157,6 +164,12 @@ impl From<StoreError> for Stop {
 }
 
 impl Engine {
+    /// Writes below `patch_bytes_max` go to the log first; they take memory up to `overlay_bytes_max`. More than that is moved to its place.
+    pub fn tune(&self, patch_bytes_max: u64, overlay_bytes_max: u64) {
+        self.tuned.patch_bytes_max.store(patch_bytes_max, Ordering::Relaxed);
+        self.tuned.overlay_bytes_max.store(overlay_bytes_max, Ordering::Relaxed);
+    }
+
     /// An empty engine in which all pages count as used.
     pub(crate) fn new(vol: Volume, settings: Settings) -> Engine {
         let layout = vol.layout();
@@ -178,6 +191,10 @@ impl Engine {
             readers: Readers::new(),
             tail: Tail::default(),
             overlay: Overlay::new(),
+            tuned: Tuned {
+                patch_bytes_max: u64::from(settings.patch_bytes_max).into(),
+                overlay_bytes_max: settings.overlay_bytes_max.into(),
+            },
             settings,
             sessions: Mutex::default(),
             damage: Mutex::default(),

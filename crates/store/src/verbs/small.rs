@@ -6,6 +6,7 @@
 //! down before the log is full.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use types::PAGE_SIZE;
@@ -47,7 +48,9 @@ struct Lacking {
 impl Engine {
     /// Logs a small write; `None` if the caller should write it to the data region instead.
     pub(crate) fn write_small(&self, w: &Write<'_>) -> Result<Option<Done>, StoreError> {
-        if w.data.len() as u64 >= u64::from(self.settings.patch_bytes_max).min(self.overlay_bytes_max() / 8) {
+        if w.data.len() as u64
+            >= self.tuned.patch_bytes_max.load(Ordering::Relaxed).min(self.overlay_bytes_max() / 8)
+        {
             return Ok(None);
         }
         let cuts = cuts(w.offset, w.data.len());
@@ -172,6 +175,6 @@ impl Engine {
     }
 
     pub(crate) fn overlay_bytes_max(&self) -> u64 {
-        self.settings.overlay_bytes_max.min(self.vol.log_capacity() / 2).max(1)
+        self.tuned.overlay_bytes_max.load(Ordering::Relaxed).min(self.vol.log_capacity() / 2).max(1)
     }
 }

@@ -128,6 +128,7 @@ fn schema_of(line: &str) -> Result<String> {
         "scrub",
         "server",
         "target",
+        "task",
     ];
     let first = *words.first().context("a command")?;
     let names = match first {
@@ -179,6 +180,15 @@ fn every_command(b: &mut Bench) -> Result<()> {
          scrub start -j --rate 64K {mount}
          scrub pause -j {mount}
          scrub status -j {mount}
+         task list -j --mount {mount}
+         task pause -j drain:* --mount {mount}
+         task list -j --mount {mount}
+         task resume -j drain:* --mount {mount}
+         list-param -j
+         get-param -j * --mount {mount}
+         set-param -j commit.interval=900ms --mount {mount}
+         set-param -j -P resync.rate=1M --mount {mount}
+         set-param -j -P -d * --mount {mount}
          scrub resume -j {mount}
          scrub stop -j {mount}
          scrub set -j --every 28d {mount}
@@ -212,6 +222,7 @@ fn every_command(b: &mut Bench) -> Result<()> {
          net list -j --mount {mount}
          net show -j --mount {mount}
          net ping -j {mgs}
+         ping -j {mgs}
          nodemap list -j --mount {mount}
          nodemap test -j --cert client/none --uid 2 --mount {mount}
          route list -j --mount {mount}
@@ -282,6 +293,9 @@ fn tables(b: &mut Bench) -> Result<()> {
          df -i {mount}
          damage list {mount}
          scrub status {mount}
+         task list --mount {mount}
+         list-param
+         get-param * --mount {mount}
          changelog list {mount}
          changelog read --lustre some-consumer {mount}
          mdt stat {mount}

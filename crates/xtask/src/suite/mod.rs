@@ -47,6 +47,7 @@ mod names;
 mod nodemaps;
 mod overlay;
 mod pairs;
+mod params;
 mod pjdfstest;
 mod posix;
 mod programs;
@@ -259,6 +260,7 @@ pub fn all() -> Vec<(Needs, Test)> {
     tests.extend_from_slice(routers::OWN);
     tests.extend_from_slice(manage::OWN);
     tests.extend_from_slice(drain::OWN);
+    tests.extend_from_slice(params::OWN);
     tests.extend_from_slice(nodemaps::OWN);
     tests.extend_from_slice(pairs::OWN);
     tests.extend_from_slice(mgs::OWN);

@@ -23,6 +23,14 @@ pub struct Task {
     pub next: String,
 }
 
+impl Task {
+    /// A task of this kind that has nothing to do.
+    pub fn nothing(kind: &'static str, name: String) -> Task {
+        let what = "there is nothing to do now".into();
+        Task { kind, name, what, percent: None, left_sec: None, next: String::new() }
+    }
+}
+
 /// An OST that is being drained, as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draining {
@@ -105,10 +113,13 @@ pub fn scrubs(running: Vec<scrub::Running>) -> Vec<Task> {
     let task = |one: scrub::Running| Task {
         kind: "scrub",
         name: one.name,
-        what: format!("{} of about {} read", human(one.done), human(one.of)),
+        what: {
+            let note = if one.is_paused { "; it is paused" } else { "" };
+            format!("{} of about {} read{note}", human(one.done), human(one.of))
+        },
         // Files that are written meanwhile make a pass longer than it seemed.
         percent: Some(percent(one.done, one.of).min(99.0)),
-        left_sec: one.of.saturating_sub(one.done).checked_div(one.rate),
+        left_sec: one.of.saturating_sub(one.done).checked_div(one.rate).filter(|_| !one.is_paused),
         next: String::new(),
     };
     running.into_iter().map(task).collect()
@@ -162,7 +173,8 @@ mod tests {
 
     #[test]
     fn a_scrub_without_a_bound_leaves_the_time_open() {
-        let running = |rate| scrub::Running { name: "a".into(), done: 30 << 20, of: 90 << 20, rate };
+        let running =
+            |rate| scrub::Running { name: "a".into(), done: 30 << 20, of: 90 << 20, rate, is_paused: false };
         let tasks = scrubs(vec![running(0), running(10 << 20)]);
         assert_eq!(tasks.iter().map(|task| task.left_sec).collect::<Vec<_>>(), [None, Some(6)]);
         assert_eq!(tasks[0].what, "30.0M of about 90.0M read");

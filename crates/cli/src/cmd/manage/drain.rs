@@ -8,9 +8,11 @@ use anyhow::Context;
 use clap::Args;
 use client::Fs;
 use client::drain::{How, Report, Why, drain};
+use mgmt::params::{Param, kept};
 use serde::Serialize;
 use types::size::{Size, human};
 use types::{MirrorId, Uuid};
+use wire::map::ClusterMap;
 use wire::mgmt::{GetMap, SetDraining};
 use wire::session::{TargetStat, TargetStatReply};
 
@@ -75,6 +77,12 @@ struct LeftLine {
     path: String,
     why: &'static str,
     what: String,
+}
+
+/// The mark of `stria task pause drain:NAME`.
+fn is_paused(map: &ClusterMap, mirror: MirrorId) -> bool {
+    let primary = map.mirror(mirror).map(|mirror| mirror.primary);
+    primary.is_some_and(|target| kept(map, target, Param::DrainPause) == Some(1))
 }
 
 impl Undrain {
@@ -150,10 +158,24 @@ impl Drain {
         };
         let secret: Uuid = reach.file_system().secret;
         let newest = parking_lot::Mutex::new(Report::default());
+        let paused = AtomicBool::new(is_paused(&reach.map, mirror));
         let is_done = AtomicBool::new(false);
         let done = std::thread::scope(|scope| {
-            scope.spawn(|| self.watch(management, &fs, (mirror, name), &newest, (&is_done, &wants_map)));
-            let done = drain(&fs, &secret, mirror, &how, &stop, &|report| *newest.lock() = report.clone());
+            scope.spawn(|| {
+                self.watch(management, &fs, (mirror, name), &newest, (&is_done, &wants_map, &paused))
+            });
+            // Called after each file, by the thread that then takes the next one.
+            let tell = |report: &Report| {
+                *newest.lock() = report.clone();
+                let is_over =
+                    || stop.load(Ordering::SeqCst) || how.until.is_some_and(|until| Instant::now() >= until);
+                while paused.load(Ordering::SeqCst) && !is_over() {
+                    std::thread::sleep(LOOK_EACH);
+                }
+            };
+            // A drain that begins paused moves no file.
+            tell(&Report::default());
+            let done = drain(&fs, &secret, mirror, &how, &stop, &tell);
             is_done.store(true, Ordering::SeqCst);
             done
         });
@@ -171,7 +193,7 @@ impl Drain {
         fs: &Fs,
         (mirror, name): (MirrorId, &str),
         newest: &parking_lot::Mutex<Report>,
-        (is_done, wants_map): (&AtomicBool, &AtomicBool),
+        (is_done, wants_map, paused): (&AtomicBool, &AtomicBool, &AtomicBool),
     ) {
         let (began, mut told) = (Instant::now(), Instant::now());
         let mut version = management.map.version;
@@ -183,6 +205,7 @@ impl Drain {
                 && let Some(map) = reply.map
             {
                 version = map.version;
+                paused.store(is_paused(&map, mirror), Ordering::SeqCst);
                 fs.set_map(reach::with_nid(map, &management.nid));
             }
             if !is_time {
@@ -192,7 +215,8 @@ impl Drain {
             let report = newest.lock().clone();
             let used = used_bytes(management, mirror).unwrap_or_default();
             if !self.place.json {
-                outln!("{}", progress(name, &report, used, began.elapsed()));
+                let note = if paused.load(Ordering::SeqCst) { "; paused" } else { "" };
+                outln!("{}{note}", progress(name, &report, used, began.elapsed()));
             }
         }
     }

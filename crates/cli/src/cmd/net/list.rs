@@ -38,7 +38,7 @@ pub struct Show {
 /// Ask the servers at these NIDs whether they answer, by the way that this host's nets and routes give. Exit code 1 if one does not.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: stria net ping 10.0.0.5:7011@tcp1
+Example: stria ping 10.0.0.5:7011@tcp1
 Example: STRIA_NETS=tcp0 stria net ping 10.1.0.5:7011@tcp1 --mgs 10.0.0.5@tcp     (with the routes of that cluster)")]
 pub struct Ping {
     /// NIDs of servers.

@@ -67,6 +67,6 @@ impl Front {
     }
 }
 
-fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
+pub fn parse<T: Wire>(body: &[u8]) -> Result<T, Fault> {
     T::from_bytes(body).map_err(|why| Fault::new(Code::BadRequest, why.to_string()))
 }
