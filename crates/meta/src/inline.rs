@@ -75,15 +75,16 @@ pub fn write_inline(
     Ok(WriteInlineReply { attr: inode.attr })
 }
 
-/// Writes the content of a file that is being made.
+/// Writes the content of a file that is being made. `was_taken`: its client has told programs already that it is written.
 pub fn fill(
     ctx: &Ctx<'_>,
     txn: &mut dyn Txn,
     inode: &mut InodeRecord,
-    bytes: &[u8],
-    now: Time,
+    (bytes, now): (&[u8], Time),
+    was_taken: bool,
 ) -> Result<(), Fault> {
-    if bytes.len() > inline_max(ctx, inode).min(ctx.space.inline_max) as usize {
+    let limit = if was_taken { INLINE_MAX } else { inline_max(ctx, inode) };
+    if bytes.len() > limit.min(ctx.space.inline_max) as usize {
         return Err(Code::NeedLayout.into());
     }
     for (page, bytes) in bytes.chunks(PAGE_SIZE).enumerate() {

@@ -5,6 +5,8 @@
 //! meta-I3: objects that no layout names have a record in the unlink log until they are destroyed.
 //! meta-I4: a directory's `nlink` is 2 plus its subdirectories; every other inode's is its number of names, at least the length of its
 //! `parents`.
+//! meta-I5: content that was acknowledged under a higher inline limit is taken: in a replay, and with a file that its client made under the lease of
+//! the directory.
 
 pub mod access;
 pub mod accessed;

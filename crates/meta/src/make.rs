@@ -103,13 +103,15 @@ pub fn make_at(
     seed: Seed<'_>,
 ) -> Result<InodeRecord, Fault> {
     let content = seed.content;
+    // meta-I5: the client took the content under the limit that it got with the lease of the directory.
+    let was_taken = ctx.replay || (seed.may_want && seed.want != Fid(0) && ctx.judge.is_none());
     let mut inode = inode_from(fid_for(ctx, txn, &seed), dir, seed);
     inode.parents.push(at);
     assert!(inode.attr.nlink == if inode.is_dir() { 2 } else { 1 }, "meta-I4: a new inode has one name");
     assert!(inode.fid() != dir.fid(), "a new inode is not its own directory");
     debug_assert!(txn.get(&keys::inode(inode.fid())).is_none(), "mds-O5: a new inode has a new fid");
     if let Content::Bytes(bytes, written) = content {
-        inline::fill(ctx, txn, &mut inode, bytes, written)?;
+        inline::fill(ctx, txn, &mut inode, (bytes, written), was_taken)?;
     }
     store_inode(txn, &inode);
     names::put_entry(txn, at, inode.fid(), inode.attr.kind, name);

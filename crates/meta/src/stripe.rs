@@ -53,8 +53,11 @@ pub fn inherit_spec(parent: &InodeRecord) -> Option<StripeSpec> {
     parent.spec.clone()
 }
 
-/// Size in bytes up to which this file may stay inline.
+/// Size in bytes up to which this file may stay inline. A replayed request was carried out under the limit of then (meta-I5).
 pub fn inline_max(ctx: &Ctx<'_>, inode: &InodeRecord) -> u32 {
+    if ctx.replay {
+        return INLINE_MAX;
+    }
     inode.spec.as_ref().and_then(|s| s.inline_max).unwrap_or(ctx.inline_max)
 }
 

@@ -64,7 +64,7 @@ impl Core {
             root: root.map(|root| root as &dyn meta::below::Below),
             session: head.session,
             replay,
-            inline_max: self.inline_max(&joined),
+            inline_max: self.inline_max(joined),
             ost_mirrors: &joined.ost_mirrors,
             ost_indexes: &joined.ost_indexes,
             draining: &joined.draining,

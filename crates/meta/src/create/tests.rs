@@ -270,6 +270,27 @@ fn a_file_with_content_is_refused_whole() {
     assert_eq!(create_with(&mut w, &[1; 10], |_| ()), Err(Code::NoSpace));
 }
 
+/// meta-I5: an administrator lowers the limit between an answer and its replay, or while a file waits at its client.
+#[test]
+fn content_that_was_taken_under_a_higher_limit_is_kept() {
+    let mut w = World::new();
+    let small = w.dir(ROOT, "small");
+    w.edit(small, |i| i.spec = Some(StripeSpec { components: vec![], inline_max: Some(10) }));
+    let bytes = [5; 300];
+    assert_eq!(create_with(&mut w, &bytes, |r| r.parent = small), Err(Code::NeedLayout));
+    let shipped = create_with(&mut w, &bytes, |r| (r.parent, r.want) = (small, Fid(500))).expect("shipped");
+    assert_eq!(shipped.inode.attr.size, 300);
+    let crcs = crc::fragment_crcs(0, &bytes);
+    let write = |w: &mut World, at| {
+        let (place, now) = (Place::At(at), Time::new(900, 0));
+        let crcs = crcs.clone();
+        w.call_with(WriteInline { fid: Fid(500), place, in_section: true, crcs, now, held: None }, &bytes)
+    };
+    assert_eq!(write(&mut w, 0), Err(Code::NeedLayout), "a new request goes by the limit of now");
+    w.replay = true;
+    assert_eq!(write(&mut w, 0).expect("replayed").attr.size, 300);
+}
+
 /// [S-replay] A lost file is made again. If it survived and changed since, it stays as it is.
 #[test]
 fn a_replay_with_content_changes_nothing_that_is_there() {
