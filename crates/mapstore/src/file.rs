@@ -53,7 +53,7 @@ struct State {
 /// The content of one copy's file.
 enum Copy {
     Absent,
-    Good(ClusterMap),
+    Good(Box<ClusterMap>),
     Bad(String),
 }
 
@@ -176,7 +176,7 @@ fn lock(dir: &Path) -> Result<Lock, StoreError> {
 /// Reads both copies, takes the newest whole one, and makes the other equal to it. Also returns what was wrong.
 fn recover(dir: &Path) -> Result<(ClusterMap, Option<String>), StoreError> {
     let copies = [read_copy(dir, COPIES[0])?, read_copy(dir, COPIES[1])?];
-    let best = copies.iter().filter_map(|c| if let Copy::Good(map) = c { Some(map) } else { None });
+    let best = copies.iter().filter_map(|c| if let Copy::Good(map) = c { Some(&**map) } else { None });
     let Some(best) = best.max_by_key(|m| m.version).cloned() else {
         return match copies.iter().all(|c| matches!(c, Copy::Absent)) {
             true => Ok((ClusterMap::empty(), None)),
@@ -188,7 +188,7 @@ fn recover(dir: &Path) -> Result<(ClusterMap, Option<String>), StoreError> {
     };
     let bytes = encode(&best);
     for (name, copy) in COPIES.iter().zip(&copies) {
-        if !matches!(copy, Copy::Good(map) if *map == best) {
+        if !matches!(copy, Copy::Good(map) if **map == best) {
             write_copy(dir, name, &bytes)?;
         }
     }
@@ -225,7 +225,7 @@ fn read_copy(dir: &Path, name: &str) -> Result<Copy, StoreError> {
     }
     match fs::read(&path) {
         Ok(bytes) => match decode(&bytes) {
-            Ok(map) => Ok(Copy::Good(map)),
+            Ok(map) => Ok(Copy::Good(Box::new(map))),
             Err(Unreadable::Damaged(what)) => Ok(Copy::Bad(what.to_string())),
             Err(Unreadable::OtherForm(form)) => {
                 Err(StoreError::OtherForm { path, form, known: FORM_VERSION })

@@ -364,15 +364,21 @@ impl Params {
 
     /// All parameters of a target of this kind. `base` gives the base value.
     pub fn list(&self, is_mdt: bool, base: impl Fn(Param) -> u64) -> ParamListReply {
+        // Before the lock: the caller of `follow` may hold one that `base` takes.
+        let bases: Vec<(Param, u64)> =
+            PARAMS.iter().filter(|param| param.is_at(is_mdt)).map(|param| (*param, base(*param))).collect();
         let layers = lock(&self.layers);
-        let line = |param: &Param| ParamLine {
-            name: param.def().name.into(),
-            value: self.get(*param).unwrap_or_else(|| base(*param)),
-            base: base(*param),
-            kept: layers.kept[*param as usize],
-            live: layers.live[*param as usize],
+        let line = |(param, base): (Param, u64)| {
+            let (kept, live) = (layers.kept[param as usize], layers.live[param as usize]);
+            ParamLine {
+                name: param.def().name.into(),
+                value: live.or(kept).unwrap_or(base),
+                base,
+                kept,
+                live,
+            }
         };
-        ParamListReply { params: PARAMS.iter().filter(|param| param.is_at(is_mdt)).map(line).collect() }
+        ParamListReply { params: bases.into_iter().map(line).collect() }
     }
 
     /// mgmt-PA1.

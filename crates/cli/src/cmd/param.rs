@@ -389,6 +389,10 @@ impl SetParam {
                         .retain(|change| Param::named(&change.name).is_some_and(|param| param.def().is_live));
                     changes.iter_mut().for_each(|change| change.value = None);
                 }
+                // Others need not be up.
+                if changes.is_empty() {
+                    continue;
+                }
                 let done = reach.ask(target.id, &ParamSet { changes });
                 if let Err(e) = done.map(drop) {
                     let name = mgmt::member_name(&reach.map, target);
@@ -448,9 +452,9 @@ fn keep(management: &Management, systems: &[Reach], wishes: &[Wish]) -> anyhow::
 fn await_kept(systems: &[Reach], meant: &[Meant], wishes: &[Wish]) -> (Vec<Line>, Option<Failure>) {
     let until = Instant::now() + TAKES_WITHIN;
     let wanted = |line: &Line| {
-        let values = wishes.iter().flat_map(|wish| &wish.values);
+        let mut values = wishes.iter().flat_map(|wish| &wish.values);
         // Of two words for one parameter the later one counts.
-        let last = values.filter(|(param, _)| param.def().name == line.name).last();
+        let last = values.rfind(|(param, _)| param.def().name == line.name);
         last.is_none_or(|(param, value)| line.kept == value.map(|value| param.def().show(value)))
     };
     loop {

@@ -335,9 +335,9 @@ impl Place {
                 return;
             }
             state.map = Arc::new(map.clone());
-            self.around.how.kind.params().follow(map, self.id());
             (state.target.clone().or(state.reader.clone().map(Target::Ost)), state.seat.clone())
         };
+        self.around.how.kind.params().follow(map, self.id());
         if let Some(target) = target.filter(|_| !self.is_removed())
             && let Err(fault) = target.set_map(map)
         {

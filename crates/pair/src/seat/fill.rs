@@ -95,6 +95,16 @@ impl Shared {
             return false;
         };
         let of = (life, state.member.map().epoch);
+        // All steps were taken: the other member only has to follow.
+        let is_given = state.filling.as_ref().is_some_and(|under| under.filled.end.is_some());
+        if (self.pace)().is_paused && !is_given {
+            // A filling may hold memory, and a pause may be long. The next one compares what is there.
+            (state.filling, state.filling_said) = (None, PAUSED.to_owned());
+            return false;
+        }
+        if state.filling_said == PAUSED {
+            state.filling_said.clear();
+        }
         // pair-S9: it has the last entry, and says that it lacks some. It became empty since the first one.
         let is_over = |under: &Under| under.of != of || under.filled.end.is_some_and(|end| end <= seq(acked));
         if state.filling.as_ref().is_none_or(is_over) {
@@ -109,13 +119,6 @@ impl Shared {
                 Err(fault) => return self.put_off_filling(state, &fault),
             };
             return true;
-        }
-        if (self.pace)().is_paused {
-            state.filling_said = PAUSED.to_owned();
-            return false;
-        }
-        if state.filling_said == PAUSED {
-            state.filling_said.clear();
         }
         if seq(state.member.history().end().seq).0 > seq(acked).0 + LAG_MAX {
             return false;
