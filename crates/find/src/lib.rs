@@ -15,7 +15,7 @@ mod walk;
 pub use expr::{Context, Expr, Kind, Stat, Subject, Test, Which};
 pub use glob::Glob;
 pub use measure::{Measure, Sign};
-pub use names::Names;
+pub use names::{Names, gid_of, uid_of};
 pub use parse::{Query, parse};
 pub use perm::Perm;
 pub use show::Show;

@@ -2,6 +2,7 @@
 //! they wait for.
 
 pub(super) mod sample;
+mod screen;
 mod stats;
 mod top;
 mod verdict;
@@ -64,6 +65,16 @@ impl By {
             By::Client => "CLIENT",
             By::Target => "TARGET",
             By::Call => "CALL",
+        }
+    }
+}
+
+impl Order {
+    fn word(self) -> &'static str {
+        match self {
+            Order::Time => "time",
+            Order::Bytes => "bytes",
+            Order::Requests => "requests",
         }
     }
 }

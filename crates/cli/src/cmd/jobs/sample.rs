@@ -88,6 +88,26 @@ impl Sample {
         }
     }
 
+    /// Jobs of one client at one target, each with the time of its requests and how many these are.
+    #[cfg(test)]
+    pub fn of_jobs(jobs: &[(&str, u64, u64)]) -> Sample {
+        let (target, session) = (TargetId(1), SessionId(7));
+        let mut sample = Sample {
+            counts: HashMap::new(),
+            rest: BTreeMap::new(),
+            names: HashMap::new(),
+            targets: BTreeMap::from([(target, "home-OST0000".to_owned())]),
+        };
+        for (tag, (job, busy_us, reads)) in (1..).zip(jobs) {
+            let mut counts = JobCounts { busy_us: *busy_us, ..JobCounts::default() };
+            counts.requests[wire::jobs::READ] = *reads;
+            sample.counts.insert((target, session, tag), counts);
+            let who = Who { client: "c".into(), job: (*job).to_owned(), uid: 4_000_000_000 };
+            sample.names.insert((session, tag), who);
+        }
+        sample
+    }
+
     /// No target answered.
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()

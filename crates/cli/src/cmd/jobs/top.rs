@@ -7,15 +7,14 @@ use clap::Args;
 use serde::Serialize;
 
 use super::sample::Sample;
+use super::screen::{self, Interval, Screen};
 use super::{By, Line, Order, Row, sort, table};
 use crate::cmd::damage::Where;
 use crate::exit::{Exit, Failure};
 
-/// Home, and clear to the end: the table is drawn over the one before.
-const REDRAW: &str = "\x1b[H\x1b[J";
-
 /// Show what jobs, users, clients, targets or calls ask of the servers now: rates of each interval, until it is interrupted. BUSY is the time
-/// that servers work on requests: 300 % are three at once.
+/// that servers work on requests: 300 % are three at once. On a terminal keys choose rows and order; the last line tells them. A pipe gets a
+/// table for each interval.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria top /mnt/stria
@@ -37,7 +36,7 @@ pub struct Top {
     /// End after one interval.
     #[arg(long)]
     once: bool,
-    /// Show so many rows; 0: all.
+    /// Show so many rows; 0: all. A terminal shows as many as it has lines.
     #[arg(short = 'n', long, default_value_t = 20)]
     rows: usize,
 }
@@ -61,15 +60,30 @@ impl Top {
             return Err(Failure::unusable("top", "rates are of the whole file system", next).into());
         }
         let pause = Duration::from_secs_f64(self.interval.clamp(0.1, 3600.0));
-        let (mut before, _) = Sample::take(&reach);
-        let mut since = Instant::now();
-        loop {
+        let (mut before, mut since) = (Sample::take(&reach).0, Instant::now());
+        let fsname = reach.file_system().name.clone();
+        let mut next = move || {
             std::thread::sleep(pause);
-            let (now, silent) = Sample::take(&reach);
+            let (mut now, silent) = Sample::take(&reach);
+            // All that a silent target counted would be new when it answers again.
+            now.keep_silent(&before);
             let seconds = since.elapsed().as_secs_f64();
             since = Instant::now();
-            let mut rows = now.clone().since(&before).rows(self.by);
+            let came = now.clone().since(&before);
             before = now;
+            (came, seconds, silent)
+        };
+        let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+        if is_terminal && !self.once && !self.place.json {
+            screen::run(Screen::new(fsname, self.by, self.order), move || {
+                let (came, seconds, silent) = next();
+                Interval { came, seconds, silent: silent.map(|failure| failure.to_string()) }
+            })?;
+            return Ok(Exit::Done);
+        }
+        loop {
+            let (came, seconds, silent) = next();
+            let mut rows = came.rows(self.by);
             sort(&mut rows, self.order);
             rows.truncate(if self.rows == 0 { usize::MAX } else { self.rows });
             self.show(&rows, seconds, silent.as_ref())?;
@@ -88,9 +102,6 @@ impl Top {
             let report = Report { at_ms: now.as_millis() as u64, seconds, by: self.by, rows };
             outln!("{}", serde_json::to_string(&report)?);
             return Ok(());
-        }
-        if !self.once && std::io::stdout().is_terminal() {
-            out!("{REDRAW}");
         }
         match rows {
             [] => outln!("no requests of jobs in these {seconds:.1} s"),
