@@ -23,7 +23,7 @@ pub use why::Why;
 const COLUMNS: usize = 100;
 const NAME_MIN: usize = 12;
 
-/// What the rows of a table are.
+/// The kind of rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum By {
@@ -39,7 +39,7 @@ pub(super) enum By {
     Call,
 }
 
-/// What the rows are ordered by.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Order {
     /// Time that targets worked on requests.

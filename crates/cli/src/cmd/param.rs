@@ -333,7 +333,7 @@ impl GetParam {
     }
 }
 
-/// What a word of `set-param` wants.
+/// The wish of a word of `set-param`.
 #[derive(Clone, Debug)]
 struct Wish {
     meant: Meant,

@@ -137,7 +137,7 @@ impl Sample {
         });
     }
 
-    /// What came since `before`.
+    /// The counts since `before`.
     pub fn since(mut self, before: &Sample) -> Sample {
         // A target that forgets an idle job adds its counts to the rest. They are not new.
         let mut forgotten: BTreeMap<TargetId, JobCounts> = BTreeMap::new();
