@@ -129,9 +129,8 @@ impl Screen {
 /// Shows intervals until a key or a signal ends it. `next` waits for an interval and gives it.
 pub(super) fn run(mut screen: Screen, mut next: impl FnMut() -> Interval + Send + 'static) -> io::Result<()> {
     let is_ended = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, is_ended.clone())?;
-    }
+    // SIGHUP ends the process as it is: the terminal is gone, and a look for its keys would never return.
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, is_ended.clone())?;
     let (sender, intervals) = sync_channel(1);
     // It may wait for servers that are silent; the end of the process does not wait for it.
     std::thread::spawn(move || while sender.send(next()).is_ok() {});
