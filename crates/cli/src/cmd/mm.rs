@@ -8,9 +8,11 @@ use types::{NodeId, PAGE_SIZE};
 use wire::jobs::JobStats;
 use wire::map::{ClusterMap, FileSystem, Node};
 
+use crate::cmd::manage::Place;
+use crate::cmd::param::only_mount;
 use crate::exit::{Exit, Failure};
 use crate::mounts;
-use crate::reach::{self, Management, Service, Source};
+use crate::reach::{self, Management, Service};
 
 /// Names under which this binary is the command of `stria mm`.
 pub const NAMES: [&str; 2] = ["mmgetstate", "mmlsfs"];
@@ -86,16 +88,10 @@ impl Mm {
 }
 
 fn manage(mgs: Option<&Service>) -> anyhow::Result<Management> {
-    if let Some(service) = mgs {
-        return service.manage();
+    match mgs {
+        Some(service) => service.manage(),
+        None => Place::of(None, None, Some(only_mount()?)).manage(),
     }
-    let Some(mount) = mounts::ours().into_iter().next() else {
-        let why = "no file system of Stria is mounted here, so the management service is not known";
-        return Err(Failure::unusable("mm", why, "give --mgs").into());
-    };
-    let source =
-        Source::parse(&mount.source).map_err(|why| Failure::unusable(&mount.source, why, "give --mgs"))?;
-    Management::by_nids(&source.nids)
 }
 
 impl GetState {

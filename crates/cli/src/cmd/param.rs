@@ -46,7 +46,7 @@ impl On {
 }
 
 /// The mount of a host that has mounts of one cluster only.
-fn only_mount() -> anyhow::Result<PathBuf> {
+pub(super) fn only_mount() -> anyhow::Result<PathBuf> {
     let mut all = mounts::ours();
     all.dedup_by(|a, b| a.source == b.source);
     match all.as_slice() {

@@ -140,13 +140,7 @@ fn print(line: &Line) {
 /// The tasks of a file system. A pause is shown also where there is nothing to do now, so that it is not forgotten.
 fn lines_of(reach: &Reach) -> Vec<Line> {
     let line = |seen: Seen, paused| Line { task: format!("{}:{}", seen.kind, seen.name), paused, seen };
-    let is_marked = |line: &df::Line| line.draining && line.is_up();
-    let marked: Vec<Draining> = df::shown(reach)
-        .targets
-        .iter()
-        .filter(|line| is_marked(line))
-        .map(|line| Draining { name: line.name.clone(), used: line.bytes_used, objects: line.files_used })
-        .collect();
+    let marked = Draining::of(&df::shown(reach));
     let mut seen = tasks::resyncs(&mirror::pairs(reach));
     seen.extend(Drains::default().tasks(Instant::now(), &marked));
     let mut lines: Vec<Line> = seen

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::cmd::{mirror, scrub};
+use crate::cmd::{df, mirror, scrub};
 use types::size::human;
 
 /// One task.
@@ -37,6 +37,19 @@ pub struct Draining {
     pub name: String,
     pub used: u64,
     pub objects: u64,
+}
+
+impl Draining {
+    /// The OSTs of a table of space that are marked and answer.
+    pub fn of(shown: &df::Shown) -> Vec<Draining> {
+        let is_marked = |line: &&df::Line| line.draining && line.is_up();
+        let of = |line: &df::Line| Draining {
+            name: line.name.clone(),
+            used: line.bytes_used,
+            objects: line.files_used,
+        };
+        shown.targets.iter().filter(is_marked).map(of).collect()
+    }
 }
 
 /// Drains since this process saw them first: no server keeps how much there was at the begin.

@@ -159,13 +159,7 @@ fn look_health(reach: &Reach, shared: &Shared, fault: Option<&str>) -> u32 {
 /// Returns the OSTs that are being drained.
 fn look_space(reach: &Reach, shared: &Shared) -> Vec<Draining> {
     let shown = df::shown(reach);
-    let is_marked = |line: &&df::Line| line.draining && line.is_up();
-    let marked = shown
-        .targets
-        .iter()
-        .filter(is_marked)
-        .map(|line| Draining { name: line.name.clone(), used: line.bytes_used, objects: line.files_used })
-        .collect();
+    let marked = Draining::of(&shown);
     shared.state.lock().capacity.see(shown);
     marked
 }

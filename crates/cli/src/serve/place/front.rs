@@ -33,16 +33,21 @@ impl Service for Front {
                 Err(Fault::new(Code::Moved, why))
             }
         };
-        answer.bulk.clear();
-        answer.body = match outcome {
-            Ok(reply) => {
-                let mut body = encode_reply::<Empty>(&ReplyHead::done(Seq(0), Seq(0)), None);
-                body.extend_from_slice(&reply);
-                body
-            }
-            Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None),
-        };
+        complete(answer, outcome);
     }
+}
+
+/// The answer to a call about a member or its target, which no log entry has. `outcome`: the bytes of the reply.
+pub fn complete(answer: &mut Answer<'_>, outcome: Result<Vec<u8>, Fault>) {
+    answer.bulk.clear();
+    answer.body = match outcome {
+        Ok(reply) => {
+            let mut body = encode_reply::<Empty>(&ReplyHead::done(Seq(0), Seq(0)), None);
+            body.extend_from_slice(&reply);
+            body
+        }
+        Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None),
+    };
 }
 
 impl Front {

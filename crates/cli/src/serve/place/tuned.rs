@@ -6,13 +6,13 @@ use mgmt::params::{Param, Params};
 use net::{Answer, Service};
 use pair::FillPace;
 use parking_lot::Mutex;
-use types::{Fault, Seq, TargetId};
+use types::{Fault, TargetId};
 use wire::codec::Wire;
 use wire::map::ClusterMap;
 use wire::params::{ParamList, ParamSet};
-use wire::{Empty, Header, ReplyHead, Request, encode_reply};
+use wire::{Empty, Header, Request};
 
-use super::front::parse;
+use super::front::{complete, parse};
 use super::{Kind, Place};
 use crate::logs;
 
@@ -102,15 +102,7 @@ impl Service for Tuned {
             }
             _ => return self.inner.serve(head, body, bulk, answer),
         };
-        answer.bulk.clear();
-        answer.body = match outcome {
-            Ok(reply) => {
-                let mut body = encode_reply::<Empty>(&ReplyHead::done(Seq(0), Seq(0)), None);
-                body.extend_from_slice(&reply);
-                body
-            }
-            Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None),
-        };
+        complete(answer, outcome);
     }
 }
 
