@@ -134,7 +134,7 @@ impl Def {
         }
     }
 
-    /// What can be set, for people.
+    /// The values that can be set, for people.
     pub fn values(&self) -> String {
         let (least, most) = (self.show(self.least), self.show(self.most));
         match self.kind {
@@ -249,7 +249,7 @@ pub fn change_params(map: &ClusterMap, request: &ChangeParams) -> Result<Option<
 
 /// The values of one target that are not the base ones. Reading one is a load.
 pub struct Params {
-    /// What holds, by `Param`; `u64::MAX`: the base.
+    /// The values that hold, by `Param`; `u64::MAX`: the base.
     held: [AtomicU64; DEFS.len()],
     layers: Mutex<Layers>,
     /// Told after each change.

@@ -102,11 +102,11 @@ impl Core {
     }
 
     fn verify_step(&self, at: Walk, run: &mut Run) -> Result<(), Fault> {
-        // 1. What this member has there.
+        // 1. The content of this member there.
         let engine = self.engine()?.clone();
         let look = engine.look(at)?;
         if !look.ranges.is_empty() || look.between.is_some() {
-            // 2. What of it the other member has otherwise.
+            // 2. The parts of it that differ at the other member.
             let (after, until) = look.between.unwrap_or_default();
             let ranges = look.ranges.iter().map(on_wire).collect();
             let lists = look.between.is_some();

@@ -1,7 +1,7 @@
 //! The jobs on the page: few of them with a name, and the sum of all others.
 //!
-//! watch-M3: every sample only rises, so that rates are right. A job keeps its place while it is active. What a job did before it had a place
-//! stays with the others.
+//! watch-M3: every sample only rises, so that rates are right. A job keeps its place while it is active. Requests of a job before it had a place
+//! stay with the others.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Sums {
 #[derive(Default)]
 pub struct Shown {
     last: HashMap<Key, Sums>,
-    /// What these jobs did while they had a place.
+    /// The counts of these jobs while they had a place.
     told: Sums,
 }
 

@@ -1,4 +1,4 @@
-//! What a site sees: metrics of a process as a page for Prometheus.
+//! Metrics of a process as a page for Prometheus.
 //!
 //! watch-M1: each sample is of a family of `family.rs`, with its labels. `docs/metrics.md` has a row for each family.
 //! watch-M2: labels have few values: targets, calls, hosts. Sessions and files are no labels, and jobs are few (watch-M3).

@@ -144,7 +144,7 @@ impl JobCounts {
         self.waited_us.iter_mut().zip(&other.waited_us).for_each(|(own, more)| *own += more);
     }
 
-    /// What came since `before`. Less than before: the target has begun anew, and all is new.
+    /// The counts since `before`. Less than before: the target has begun anew, and all is new.
     pub fn since(&self, before: &JobCounts) -> JobCounts {
         if self.total() < before.total() {
             return self.clone();

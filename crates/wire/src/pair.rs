@@ -180,7 +180,7 @@ pub mod verify_state {
     pub const FAILED: u8 = 3;
 }
 
-/// What a comparison of records found.
+/// The result of a comparison of records.
 pub mod record_difference {
     /// Both members have the record, with other values.
     pub const OTHER: u8 = 1;

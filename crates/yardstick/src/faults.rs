@@ -31,7 +31,7 @@ pub struct Orders {
     pub reads: Option<(u64, u64)>,
     /// Flushes fail (EIO).
     pub flushes: bool,
-    /// What no flush has made durable is remembered, to be lost.
+    /// Pages that no flush has made durable are remembered, to be lost.
     pub is_volatile: bool,
     /// The power fails, by this seed.
     pub lose: Option<u64>,

@@ -44,7 +44,7 @@ Example: stria target drain stria-OST0003 --rate 200M --mgs 10.0.0.5@tcp
 Example: stria target drain stria-OST0003 --no-move --mgs 10.0.0.5@tcp     (only no new objects)
 Exit codes: 0 it is empty, or marked with --no-move; 1 files are left, or it failed; 2 it could not be tried.")]
     Drain(drain::Drain),
-    /// Take the mark of a drain back: the OST takes new objects again. What has moved stays where it is.
+    /// Take the mark of a drain back: the OST takes new objects again. Content that has moved stays there.
     #[command(after_help = "Example: stria target undrain stria-OST0003 --mgs 10.0.0.5@tcp")]
     Undrain(drain::Undrain),
     /// Remove an OST from the cluster map, with the bytes of files there. Its device is not touched. Without --confirm it only shows what would be

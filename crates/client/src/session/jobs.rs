@@ -85,7 +85,7 @@ impl Jobs {
 }
 
 impl Link {
-    /// Tells the names of jobs that this service of the target does not know. What fails is told with the next keep-alive.
+    /// Tells the names of jobs that this service of the target does not know. Names that could not be told come with the next keep-alive.
     pub fn tell_jobs(&self, peer: &dyn Peer, of: (SessionId, Incarnation), deadline: Instant) {
         let mut told = self.told_jobs.lock();
         if told.0 != of {

@@ -128,7 +128,7 @@ impl Core {
             *work = Some(begun);
             return Ok(());
         };
-        // 1. What this member has there, and what the other one has.
+        // 1. The content of both members there.
         let mut own = work.own.part(&self.kv, &work.at, &end())?;
         let (run_there, from) = (work.run, bytes(&work.at));
         let (until, limit) = (bytes(&own.until), own.until);
@@ -220,7 +220,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the other member cannot read either, of a range that this one cannot. Returns its end.
+    /// The pages that neither member can read, of a range that this one cannot. Returns its end.
     fn skip_there(&self, run_there: u64, (from, until): (Key, Key), run: &mut Run) -> Result<Key, Fault> {
         let mut at = from;
         while at < until {

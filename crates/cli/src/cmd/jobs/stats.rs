@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 #[command(after_help = "\
 Example: stria jobstats /mnt/stria
 Example: stria jobstats --by user --order bytes --mgs 10.0.0.5@tcp
-What a mount answers from its cache is not a request. Small files are sent later, several in one frame, which counts for one job.
+An answer from the cache of a mount is not a request. Small files are sent later, several in one frame, which counts for one job.
 Mount option: jobid_var=auto, disable, procname_uid, cgroup, or the name of a variable.
 Exit codes: 0 all targets answered; 1 one did not; 2 the file system could not be asked.")]
 pub struct JobStats {

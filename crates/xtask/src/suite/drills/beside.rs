@@ -111,7 +111,7 @@ impl Beside {
     }
 }
 
-/// The shell is killed during a transaction. What it acknowledged is there, as the other host sees it.
+/// The shell is killed during a transaction. Its acknowledged rows are there, as the other host sees it.
 fn sqlite_crashes(dirs: &Dirs, ends: &AtomicBool, rounds: &AtomicU64) -> Result<()> {
     let (db, look) = (dirs.dir.join("db"), dirs.look.join("db"));
     sqlite::make(&db, "DELETE")?;

@@ -97,7 +97,7 @@ impl Fault {
         Fault::PowerLost(servers, rng.next_u64())
     }
 
-    /// Lets it happen, for as long as it takes. What has ended is started by the caller.
+    /// Lets it happen, for as long as it takes. The caller starts servers that have ended.
     pub fn happen(self, scene: &mut Scene) -> Result<()> {
         let site = &mut scene.site;
         match self {

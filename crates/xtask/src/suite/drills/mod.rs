@@ -33,7 +33,7 @@ pub fn all() -> Vec<Drill> {
     let sec = Duration::from_secs;
     let [one, two] = SERVERS;
     let drill = |name, faults: &[Fault]| Drill { name, faults: faults.to_vec() };
-    // Each server in turn. What it orders moves away before it stops.
+    // Each server in turn. Its primaries move away before it stops.
     let in_turn = |server| [Fault::Drained(server), Fault::Stopped(server)];
     vec![
         drill("kill-primary", &[Fault::Balanced, Fault::Killed(one)]),
