@@ -56,34 +56,7 @@ pub fn mirror_to_drain(map: &ClusterMap, name: &str) -> Result<MirrorId, Fault> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::map::{FileSystem, Target};
-
-    fn map() -> ClusterMap {
-        let mut map = ClusterMap { version: 5, ..ClusterMap::empty() };
-        map.file_systems.push(FileSystem {
-            id: FsId(1),
-            name: "home".into(),
-            uuid: Uuid([1; 16]),
-            secret: Uuid([2; 16]),
-            inline_max: 0,
-            commit_interval_ms: 1000,
-        });
-        for (id, is_mdt, index) in [(1, true, 0), (2, false, 0), (3, false, 1)] {
-            map.mirrors.push(Mirror::alone(MirrorId(id), FsId(1), is_mdt, Epoch(1), TargetId(id + 10)));
-            map.targets.push(Target {
-                id: TargetId(id + 10),
-                fs: FsId(1),
-                is_mdt,
-                index,
-                uuid: Uuid([id as u8; 16]),
-                node: NodeId(1),
-                mirror: MirrorId(id),
-                state: 1,
-                bytes_total: 0,
-            });
-        }
-        map
-    }
+    use crate::testing::map;
 
     fn set(map: &ClusterMap, name: &str, draining: bool) -> Result<Option<(ClusterMap, MirrorId)>, Fault> {
         set_draining(map, &SetDraining { name: name.into(), draining })

@@ -40,6 +40,8 @@ mod register;
 mod remove;
 mod routes;
 mod states;
+#[cfg(test)]
+mod testing;
 
 pub use client_view::client_view;
 pub use create_fs::{COMMIT_INTERVAL_MS_MAX, COMMIT_INTERVAL_MS_MIN, apply_create_fs};

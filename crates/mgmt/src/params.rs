@@ -401,38 +401,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{Epoch, MirrorId, NodeId, Uuid};
-    use wire::map::{FileSystem, Mirror, Target};
+    use crate::testing::map;
     use wire::params::LiveParam;
 
     const FS: FsId = FsId(1);
-
-    fn map() -> ClusterMap {
-        let mut map = ClusterMap { version: 5, ..ClusterMap::empty() };
-        map.file_systems.push(FileSystem {
-            id: FS,
-            name: "home".into(),
-            uuid: Uuid([1; 16]),
-            secret: Uuid([2; 16]),
-            inline_max: 0,
-            commit_interval_ms: 1000,
-        });
-        for (id, is_mdt, index) in [(1, true, 0), (2, false, 0), (3, false, 1)] {
-            map.mirrors.push(Mirror::alone(MirrorId(id), FS, is_mdt, Epoch(1), TargetId(id)));
-            map.targets.push(Target {
-                id: TargetId(id),
-                fs: FS,
-                is_mdt,
-                index,
-                uuid: Uuid([id as u8; 16]),
-                node: NodeId(1),
-                mirror: MirrorId(id),
-                state: 1,
-                bytes_total: 0,
-            });
-        }
-        map
-    }
 
     fn change(targets: &str, name: &str, value: Option<u64>) -> KeptParam {
         KeptParam { fs: FS, targets: targets.into(), name: name.into(), value }
@@ -444,7 +416,7 @@ mod tests {
     }
 
     fn rates(map: &ClusterMap) -> [Option<u64>; 3] {
-        [1, 2, 3].map(|id| kept(map, TargetId(id), Param::ResyncRate))
+        [11, 12, 13].map(|id| kept(map, TargetId(id), Param::ResyncRate))
     }
 
     /// mgmt-PA1 and mgmt-PA3.
@@ -525,7 +497,7 @@ mod tests {
     #[test]
     fn a_live_value_holds_until_a_new_kept_one_comes() {
         let (params, map) = (Params::default(), map());
-        let (seen, me) = (Arc::new(AtomicU64::new(0)), TargetId(2));
+        let (seen, me) = (Arc::new(AtomicU64::new(0)), TargetId(12));
         let count = seen.clone();
         params.on_change(move |params| {
             count.store(params.get(Param::ResyncRate).unwrap_or(0), Ordering::Relaxed);

@@ -109,6 +109,18 @@ pub fn encode_reply<R: Wire>(head: &ReplyHead, reply: Option<&R>) -> Vec<u8> {
     out
 }
 
+/// The body of a reply that no log entry has. `outcome`: the bytes of the call's own body, or the fault.
+pub fn unlogged_reply(outcome: Result<Vec<u8>, Fault>) -> Vec<u8> {
+    match outcome {
+        Ok(reply) => {
+            let mut body = encode_reply::<Empty>(&ReplyHead::done(Seq(0), Seq(0)), None);
+            body.extend_from_slice(&reply);
+            body
+        }
+        Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None),
+    }
+}
+
 /// Decodes a reply body: the head, and then the call's own body or the fault of a refusal. Errors: malformed bytes.
 pub fn decode_reply<R: Wire>(body: &[u8]) -> Result<(ReplyHead, Result<R, Fault>), Malformed> {
     let mut r = Reader::new(body);

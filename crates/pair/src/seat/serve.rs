@@ -5,13 +5,13 @@ use std::sync::Arc;
 use mirror::{Letter, Note};
 use net::Answer;
 use parking_lot::MutexGuard;
-use types::{Code, Fault, Seq};
+use types::{Code, Fault};
 use wire::codec::{Bytes, Wire};
 use wire::pair::{
     CompareRanges, CompareRangesReply, CompareRecords, CompareRecordsReply, CopyAll, CopyAllReply,
     FetchPages, FetchPagesReply, FlushLog, Letters, LettersReply, ListLost, ListLostReply, Stage,
 };
-use wire::{Empty, Header, Malformed, ReplyHead, Request, encode_reply};
+use wire::{Empty, Header, Malformed, Request, unlogged_reply};
 
 use super::{End, Seat, Shared, State, kept};
 use crate::letters::{self, mirror_seq};
@@ -35,14 +35,7 @@ impl Seat {
             answer.bulk.space(pages.len()).copy_from_slice(&pages);
         }
         answer.head.epoch = self.shared.state.lock().member.map().epoch;
-        answer.body = match outcome {
-            Ok(reply) => {
-                let mut body = encode_reply::<Empty>(&ReplyHead::done(Seq(0), Seq(0)), None);
-                body.extend_from_slice(&reply);
-                body
-            }
-            Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None),
-        };
+        answer.body = unlogged_reply(outcome);
     }
 }
 

@@ -4,10 +4,10 @@ use std::sync::{Arc, Weak};
 
 use net::{Answer, Service};
 use pair::Seat;
-use types::{Code, Fault, Seq};
+use types::{Code, Fault};
 use wire::codec::Wire;
 use wire::pair::{HandOver, MemberStat, Resync};
-use wire::{Empty, Header, ReplyHead, Request, encode_reply};
+use wire::{Header, Request, unlogged_reply};
 
 use super::Place;
 
@@ -33,21 +33,9 @@ impl Service for Front {
                 Err(Fault::new(Code::Moved, why))
             }
         };
-        complete(answer, outcome);
+        answer.bulk.clear();
+        answer.body = unlogged_reply(outcome);
     }
-}
-
-/// The answer to a call about a member or its target, which no log entry has. `outcome`: the bytes of the reply.
-pub fn complete(answer: &mut Answer<'_>, outcome: Result<Vec<u8>, Fault>) {
-    answer.bulk.clear();
-    answer.body = match outcome {
-        Ok(reply) => {
-            let mut body = encode_reply::<Empty>(&ReplyHead::done(Seq(0), Seq(0)), None);
-            body.extend_from_slice(&reply);
-            body
-        }
-        Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, Seq(0)), None),
-    };
 }
 
 impl Front {

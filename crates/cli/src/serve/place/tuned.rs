@@ -10,9 +10,9 @@ use types::{Fault, TargetId};
 use wire::codec::Wire;
 use wire::map::ClusterMap;
 use wire::params::{ParamList, ParamSet};
-use wire::{Empty, Header, Request};
+use wire::{Empty, Header, Request, unlogged_reply};
 
-use super::front::{complete, parse};
+use super::front::parse;
 use super::{Kind, Place};
 use crate::logs;
 
@@ -102,7 +102,8 @@ impl Service for Tuned {
             }
             _ => return self.inner.serve(head, body, bulk, answer),
         };
-        complete(answer, outcome);
+        answer.bulk.clear();
+        answer.body = unlogged_reply(outcome);
     }
 }
 
