@@ -23,6 +23,8 @@ pub struct Options {
     pub jobid: JobId,
     /// Largest read request, if limited.
     pub max_read: Option<u32>,
+    /// Most bytes of buffered writes on their way to the OSTs; 0: `write` waits for them.
+    pub write_behind: Option<usize>,
     pub op_timeout: Duration,
     /// Silence after which the host of a server counts as dead.
     pub dead_after: Duration,
@@ -31,6 +33,9 @@ pub struct Options {
     /// Nets that this host is on, and routes to others.
     pub nets: Nets,
 }
+
+/// Of `write_behind=`: the memory of a host is not to be filled by one mount.
+const WRITE_BEHIND_MAX: usize = 8 << 30;
 
 /// Without `dead_after=`.
 pub const DEAD_AFTER: Duration = Duration::from_secs(2);
@@ -110,6 +115,7 @@ impl Options {
             idmap: false,
             flock: None,
             max_read: None,
+            write_behind: None,
             jobid: JobId::default(),
             op_timeout,
             dead_after: DEAD_AFTER,
@@ -148,6 +154,11 @@ impl Options {
                 let bytes = value.parse().ok().filter(|bytes| *bytes >= MAX_READ_MIN);
                 self.max_read =
                     Some(bytes.ok_or(format!("'{option}': give bytes, at least {MAX_READ_MIN}"))?);
+            }
+            "write_behind" => {
+                let bytes = value.parse().ok().filter(|bytes| *bytes <= WRITE_BEHIND_MAX);
+                self.write_behind =
+                    Some(bytes.ok_or(format!("'{option}': give bytes, at most {WRITE_BEHIND_MAX}"))?);
             }
             "op_timeout" => {
                 let seconds = value.parse().ok().filter(|s: &u64| *s > 0);
@@ -196,7 +207,7 @@ mod tests {
             Options { allow_other: Some(true), flock: Some(true), ..Options::new(Duration::from_secs(60)) };
         assert_eq!(options, want);
         options
-            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,idmap,jobid_var=MY_JOB")
+            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,write_behind=0,idmap,jobid_var=MY_JOB")
             .unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
@@ -204,6 +215,7 @@ mod tests {
             idmap: true,
             flock: Some(false),
             max_read: Some(65_536),
+            write_behind: Some(0),
             jobid: JobId::Variable("MY_JOB".into()),
             op_timeout: Duration::from_secs(7),
             dead_after: Duration::from_millis(500),
@@ -223,6 +235,7 @@ mod tests {
             "op_timeout=0",
             "op_timeout",
             "max_read=17",
+            "write_behind=all",
             "jobid_var=",
             "retry",
             "retry=1h",

@@ -17,6 +17,7 @@ use crate::cache::files::{Body, File, Files, For, Opened};
 use crate::cache::listing::Listings;
 use crate::cache::names::NameLocks;
 use crate::cache::removed::Removed;
+use crate::session::behind::Behind;
 use crate::session::cluster::Cluster;
 use crate::session::doubts::Doubts;
 use crate::session::gone::Gone;
@@ -56,12 +57,13 @@ pub struct Fs {
     /// Number of extended attributes that were set here.
     pub(crate) xattrs_set: AtomicU64,
     pub(crate) names: NameLocks,
+    pub(crate) behind: Arc<Behind>,
     pub(crate) settings: Settings,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
     pub(crate) fabric: Arc<Fabric>,
     bufs: Mutex<Vec<Buf>>,
     stop: (Mutex<bool>, Condvar),
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Fs {
@@ -125,6 +127,7 @@ impl Fs {
             content_bytes: Arc::default(),
             xattrs_set: AtomicU64::new(0),
             names: NameLocks::new(),
+            behind: Arc::new(Behind::new(settings.write_behind)),
             settings,
             statfs_cache: Mutex::new(None),
             fabric,
@@ -203,6 +206,7 @@ impl Fs {
         let most = self.settings.op_timeout.min(SHUTDOWN_MAX);
         if !self.settings.observer {
             // While the threads run: some of them may wait for that.
+            self.behind.await_all(Instant::now() + most);
             _ = self.ship_all(Instant::now() + most);
         }
         self.end_threads();
@@ -272,6 +276,7 @@ impl Fs {
         self.id.alive_osts.ring();
         self.id.sharing.due.ring();
         self.id.unshipped.bell.ring();
+        self.behind.end();
         (0..section::THREADS).for_each(|_| self.id.sharing.recalls.bell.ring());
         let me = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
@@ -337,8 +342,17 @@ impl Fs {
             .ok_or_else(|| Fault::new(Code::Invalid, format!("handle {} is not open", handle.0)))
     }
 
-    /// Fails if the file lost acknowledged bytes. The file is then errored until its last descriptor is closed.
+    /// Fails if the file lost bytes that a program was told are written. The file is then errored until its last descriptor is closed.
     pub(crate) fn check_poison(&self, file: &File) -> Result<(), Fault> {
+        self.check_acknowledged(file)?;
+        match &file.meta.lock().failed_behind {
+            Some(fault) => Err(fault.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of bytes that a target had acknowledged.
+    pub(crate) fn check_acknowledged(&self, file: &File) -> Result<(), Fault> {
         let is_held = file.meta.lock().pins > 0;
         let loss = match is_held {
             true => self.id.losses.of(file.fid),
@@ -368,7 +382,12 @@ impl Fs {
         // without it: the caller cannot get an error, and a later open finds the file gone.
         let is_orphan = file.meta.lock().is_orphan;
         let _fid_lock = is_orphan.then(|| self.names.lock_fid(file.fid, deadline));
-        if self.files.unpin(file, why) {
+        let is_released = self.files.unpin(file, why);
+        self.after_unpin(file, is_released, deadline);
+    }
+
+    pub(crate) fn after_unpin(&self, file: &Arc<File>, is_released: bool, deadline: Instant) {
+        if is_released {
             self.id.gone.add(file.fid, None);
             if let Err(fault) = self.ask_until(file.fid, &Release { fid: file.fid }, deadline) {
                 // The orphan is removed with the session then.
@@ -382,6 +401,10 @@ impl Fs {
 
     pub(crate) fn close(&self, opened: &Opened, deadline: Instant) {
         let why = if opened.flags.write { For::Writing } else { For::Reading };
+        if opened.flags.write {
+            // Their pin keeps the file if this takes too long.
+            self.behind.await_file(opened.file.fid, deadline);
+        }
         self.unpin(&opened.file, why, deadline);
         if why == For::Writing {
             self.help_settling(deadline);

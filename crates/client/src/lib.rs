@@ -2,7 +2,8 @@
 //!
 //! Promises:
 //! - `write` returns when its targets have acknowledged its bytes, so a kill of this process loses no acknowledged byte. Over TCP it loses new small
-//!   files, their bytes, and removals that were not shipped yet (client-U1; `Settings::ships_names`).
+//!   files, their bytes, and removals that were not shipped yet (client-U1; `Settings::ships_names`), and what `write_cached` has taken over of open
+//!   files (`Settings::write_behind`).
 //! - `fsync` returns when bytes, size and the file's entry are durable.
 //! - Every byte that is read was checked against the CRC of its writer.
 //! - Every call ends within `Settings::op_timeout`.

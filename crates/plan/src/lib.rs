@@ -1,5 +1,6 @@
 //! The client's decisions as pure rules over values, with table tests; nothing here performs them.
 //!
+//! - `behind`: the order of writes that a program was told are done.
 //! - `range`: splits a file range into pieces of objects; judges each answer as bytes, hole or damage.
 //! - `size`: the size that a glimpse of objects proves; the cuts of a shrink.
 //! - `spans`: long ranges as spans of objects; search for data and holes.
@@ -13,6 +14,7 @@
 //!
 //! Nothing here has a clock, a socket, a file or a thread; `now` is an argument.
 
+pub mod behind;
 pub mod elsewhere;
 pub mod fsck;
 pub mod range;

@@ -25,7 +25,8 @@ allow_other, no_allow_other, max_read=BYTES, op_timeout=SECONDS, idmap (mounts o
 the kernel alone then judges who may do what), noidmap, dead_after=SECONDS (silence after which a
 server's host counts as dead, unless it accepts a new connection; 2 without it), and retry=MINUTES
 (or retry=30s): how long it waits for servers that do not answer, 5 minutes without it; retry=0
-tries once. net=tcp0 (a net that this host is on; may be repeated) and route=tcp1=10.0.0.9:7020@tcp0
+tries once. write_behind=BYTES (64 MiB without it) bounds buffered writes that are on their way to the
+servers; with 0 each write waits for them. net=tcp0 (a net that this host is on; may be repeated) and route=tcp1=10.0.0.9:7020@tcp0
 (a router that leads to another net) are for hosts that reach servers by routers (docs/routers.md).
 jobid_var tells how the job of a program is found for `stria jobstats` and `stria top`: auto (without it:
 SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID or JOB_ID in its environment, else its name and user),

@@ -41,9 +41,10 @@ pub fn run(point: &Path, lists: &[String], others: Unnamed) -> anyhow::Result<Ex
     let has_others = present.words.iter().any(|word| word == "allow_other");
     if options.allow_other.is_some_and(|others| others != has_others)
         || options.max_read.is_some()
+        || options.write_behind.is_some()
         || options.jobid != Default::default()
     {
-        let why = "allow_other, max_read and jobid_var do not change while it is mounted";
+        let why = "allow_other, max_read, write_behind and jobid_var do not change while it is mounted";
         return Err(Failure::unusable(what, why, "unmount it, and mount it with them").into());
     }
     fuse::remount(&point, options.flags).map_err(|e| Failure::failed(what, e, "only root may"))?;

@@ -64,13 +64,15 @@ pub struct Wish<'a> {
 impl Client {
     /// Connects, then mounts. `events` gets an event when the mount ends, whatever ends it.
     pub fn start(wish: Wish<'_>, events: Sender<Event>) -> anyhow::Result<Client> {
+        let others = client::Settings::default();
         let settings = client::Settings {
+            write_behind: wish.options.write_behind.unwrap_or(others.write_behind),
             op_timeout: wish.options.op_timeout,
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
             claims: wish.claims,
             own_locks: wish.options.flock != Some(true),
-            ..client::Settings::default()
+            ..others
         };
         let fs = Fs::connect(wish.fabric.clone(), wish.map.clone(), wish.fs, settings)?;
         let mut how = MountOptions::new(wish.source);

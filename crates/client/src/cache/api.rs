@@ -25,6 +25,8 @@ pub struct Settings {
     /// Small files are made and removed here first, and the MDT hears of it a moment later, in bulk. A kill of this process loses what it had
     /// not shipped.
     pub ships_names: bool,
+    /// Most bytes of buffered writes that programs were told are done, and whose targets have not acknowledged them. 0: `write` waits for them.
+    pub write_behind: usize,
     /// If the servers live in this process, locks stay with the kernel (decision 0015). Other mounts get none meanwhile.
     pub own_locks: bool,
 }
@@ -40,6 +42,8 @@ impl Default for Settings {
             observer: false,
             claims: Claims::All,
             ships_names: true,
+            // A tenth of a second of a 5 Gb/s link; the kernel has these bytes as well.
+            write_behind: 64 << 20,
             own_locks: false,
         }
     }

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use plan::settle::{Mark, Progress};
-use types::{Attr, Fault, Fid, Layout, SessionId};
-use wire::meta::FileState;
+use types::{Attr, Fault, Fid, Layout, SessionId, Time};
+use wire::meta::{FLAG_APPEND, FLAG_IMMUTABLE, FileState};
 use wire::object::Capability;
 
 use crate::cache::api::{Handle, OpenFlags};
@@ -28,7 +28,7 @@ pub(crate) struct File {
     /// Held during requests about the content: open for writing, settle, truncate, inline-to-object migration.
     pub order: Mutex<()>,
     /// Reads and writes hold it shared. A change of the layout or a truncation holds it exclusively.
-    pub body: RwLock<Body>,
+    pub body: Arc<RwLock<Body>>,
     /// client-W1: writes of several requests hold it exclusively, others shared. The body is held shared before it.
     pub whole: RwLock<()>,
     /// Held for moments, never over a request.
@@ -61,6 +61,8 @@ pub(crate) struct Meta {
     pub is_gone: bool,
     /// The errored state: the file lost acknowledged bytes, and every use fails until the last descriptor is closed.
     pub poison: Option<Fault>,
+    /// client-WB5: a write behind failed. As `poison`, but all that was acknowledged is there, and is settled.
+    pub failed_behind: Option<Fault>,
     /// The last entry of the MDT that concerns the file.
     pub mdt_mark: Option<Mark>,
     pub inline_max: Option<u32>,
@@ -72,6 +74,8 @@ pub(crate) struct Meta {
     pub overshot: bool,
     /// The file is queued for the settle thread.
     pub is_queued: bool,
+    /// The furthest end and the latest time of its writes behind.
+    pub behind: Option<(u64, Time)>,
     /// The session that the marks and capabilities belong to.
     pub session: SessionId,
     /// Changed while this client was alone. The client reports that before it believes the MDT.
@@ -98,11 +102,27 @@ impl Meta {
             self.mdt_mark = Some(mark);
         }
     }
+    /// The size, as reads see it.
+    pub fn size(&self) -> u64 {
+        self.behind.map_or(self.progress.size, |(end, _)| self.progress.size.max(end))
+    }
+    /// Programs were told that the writes behind are done.
+    fn show_behind(&self, attr: &mut Attr) {
+        if let Some((end, mtime)) = self.behind {
+            (attr.size, attr.mtime) = (attr.size.max(end), mtime);
+            attr.ctime = attr.ctime.max(mtime);
+        }
+    }
     /// True if an update is due once the bytes are flushed.
     pub fn needs_settling(&self) -> bool {
         !self.is_gone
             && self.poison.is_none()
             && (self.progress.is_untold() || (self.is_marked && self.writers == 0))
+    }
+    /// False: something is to be done first, or a write asks for more than bytes.
+    pub fn may_write_behind(&self) -> bool {
+        let is_plain = self.flags & (FLAG_APPEND | FLAG_IMMUTABLE) == 0;
+        is_plain && self.cap.is_some() && self.cutting.is_none() && !self.overshot && !self.is_stale
     }
     /// True if the file may leave the table.
     fn is_idle(&self) -> bool {
@@ -240,6 +260,9 @@ impl Files {
             meta.pins -= 1;
             meta.writers -= (why == For::Writing) as u32;
             let is_last = meta.pins == 0;
+            if is_last {
+                meta.failed_behind = None;
+            }
             if is_last && meta.is_orphan {
                 meta.is_gone = true;
             }
@@ -363,24 +386,41 @@ impl File {
         self.body.try_read().is_some_and(|b| b.is_loaded)
     }
 
+    /// The content is in objects, as far as can be told without a wait.
+    pub fn is_striped(&self) -> bool {
+        self.body.try_read().is_some_and(|b| b.is_loaded && b.layout.is_some())
+    }
+
     pub fn is_inline(&self) -> bool {
         self.body.try_read().is_some_and(|b| b.is_loaded && b.layout.is_none())
     }
 
+    pub fn is_behind(&self) -> bool {
+        self.meta.lock().behind.is_some()
+    }
+
+    /// Writes behind hold the body, perhaps for long: with them no lock is taken.
+    fn is_in_objects(&self, deadline: Instant) -> Result<bool, Fault> {
+        if self.is_behind() {
+            return Ok(true);
+        }
+        let body = self.share_body(deadline)?;
+        Ok(body.is_loaded && body.layout.is_some())
+    }
+
     /// Under a shared lease: size and blocks are those of the grant.
     pub fn overlay_size(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
-        let body = self.share_body(deadline)?;
-        if body.is_loaded && body.layout.is_some() {
+        if self.is_in_objects(deadline)? {
             let meta = self.meta.lock();
             (attr.size, attr.blocks) = (meta.progress.size, meta.progress.blocks);
+            meta.show_behind(&mut attr);
         }
         Ok(attr)
     }
 
     /// Replaces attributes by local ones while local changes are not reported.
     pub fn overlay(&self, mut attr: Attr, deadline: Instant) -> Result<Attr, Fault> {
-        let body = self.share_body(deadline)?;
-        if !body.is_loaded || body.layout.is_none() {
+        if !self.is_in_objects(deadline)? {
             return Ok(attr);
         }
         let meta = self.meta.lock();
@@ -397,6 +437,7 @@ impl File {
             attr.mtime = meta.progress.mtime;
             attr.ctime = attr.ctime.max(meta.progress.written_at);
         }
+        meta.show_behind(&mut attr);
         Ok(attr)
     }
 }

@@ -340,6 +340,11 @@ impl Hold {
     pub fn token(&self) -> u64 {
         self.state.lock().token
     }
+    /// No other client wants the lease, and it does not go back.
+    pub fn is_free(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_wanted && !state.is_returning && state.clearing.is_none()
+    }
     /// Another client wants the lease.
     pub fn is_wanted(&self) -> bool {
         self.state.lock().is_wanted

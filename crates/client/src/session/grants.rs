@@ -1,6 +1,6 @@
 //! Grants: space that an OST keeps for this client's dirty pages.
 //!
-//! `write` needs no grant: it waits for its OSTs, and reports a full OST itself. The kernel holds dirty pages of shared mappings. It does not
+//! A write that waits for its OSTs needs no grant, and reports a full OST itself. A write behind needs one (client-WB4). The kernel holds dirty pages of shared mappings. It does not
 //! say when they become dirty, and writes them later, when the program can hardly get an error. Only these writes use grants; the first one
 //! to an OST asks for one.
 //!
@@ -20,6 +20,8 @@ use crate::session::request::is_definite;
 
 /// Wanted grant per OST. The kernel lets a FUSE mount have a hundredth of all dirty pages, tens of MiB.
 const WISH_BYTES: u64 = 32 << 20;
+/// Least grant that is renewed as soon as half is used. A smaller one belongs to an OST that is nearly full.
+const RICH_BYTES: u64 = 256 << 10;
 /// A grant that was not used for this time is given back. The OST ends a grant that is not renewed in 60 s.
 const IDLE: Duration = Duration::from_secs(60);
 /// Least pause between two requests of writers for a grant of a full OST.
@@ -37,8 +39,21 @@ struct State {
     bytes: u64,
     /// Sum of all bytes that were taken and not put back.
     taken: u64,
+    /// Of these: those whose write has no answer yet. The OST may still keep them.
+    open: u64,
     wanted_at: Option<Instant>,
     asked_at: Option<Instant>,
+    is_asking: bool,
+    /// What the OST kept when it was asked last.
+    given: u64,
+}
+
+/// A wish for a grant, and what had been taken of the present one when it was sent.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Wanted {
+    bytes: u64,
+    taken: u64,
+    open: u64,
 }
 
 /// The share of a grant that one write may use.
@@ -48,7 +63,29 @@ pub(crate) struct Share {
     at: At,
 }
 
+impl Share {
+    /// Takes from it what `have` bytes of the same grant lack to be `want`.
+    pub fn split(&mut self, have: u64, want: u64) -> Share {
+        let more = (want - have).min(self.bytes);
+        self.bytes -= more;
+        Share { bytes: have + more, at: self.at }
+    }
+    pub fn is_of_same(&self, other: &Share) -> bool {
+        self.at == other.at
+    }
+}
+
 impl Granted {
+    /// A share that was not used.
+    pub fn put_back(&self, share: Share) {
+        let mut state = self.0.lock();
+        if state.at == share.at {
+            state.bytes += share.bytes;
+            state.taken -= share.bytes;
+            state.open -= share.bytes;
+        }
+    }
+
     /// Takes the share of a write, or nothing if the grant has less.
     pub fn take(&self, bytes: u64, now: Instant) -> Share {
         let mut state = self.0.lock();
@@ -58,6 +95,7 @@ impl Granted {
         }
         state.bytes -= bytes;
         state.taken += bytes;
+        state.open += bytes;
         Share { bytes, at: state.at }
     }
 
@@ -67,33 +105,42 @@ impl Granted {
             Ok(answer) => !answer.reply.granted && answer.mark.at == share.at,
             Err(fault) => is_definite(fault.code),
         };
+        if is_unused {
+            return self.put_back(share);
+        }
         let mut state = self.0.lock();
-        if is_unused && state.at == share.at {
-            state.bytes += share.bytes;
-            state.taken -= share.bytes;
+        if state.at == share.at {
+            state.open -= share.bytes;
         }
     }
 
     /// The grant to ask for; `None`: do not ask now.
-    fn wish(&self, now: Instant, is_time: impl Fn(&State) -> bool) -> Option<(u64, u64)> {
+    fn wish(&self, now: Instant, is_time: impl Fn(&State) -> bool) -> Option<Wanted> {
         let mut state = self.0.lock();
-        if !is_time(&state) {
+        if state.is_asking || !is_time(&state) {
             return None;
         }
-        state.asked_at = Some(now);
+        (state.asked_at, state.is_asking) = (Some(now), true);
         let is_idle = state.wanted_at.is_none_or(|at| now.duration_since(at) >= IDLE);
         if is_idle {
             // Ended here before the OST hears of it.
             (state.bytes, state.wanted_at) = (0, None);
         }
-        Some((if is_idle { 0 } else { WISH_BYTES }, state.taken))
+        let bytes = if is_idle { 0 } else { WISH_BYTES };
+        Some(Wanted { bytes, taken: state.taken, open: state.open })
     }
 
-    /// Notes the OST's answer. `taken`: the sum when the request was sent. Later writes may have been carried out before or after it.
-    fn set(&self, at: At, bytes: u64, taken: u64) {
+    /// Notes the OST's answer. Writes without an answer at that time, and later ones, may have been carried out before or after it.
+    fn set(&self, at: At, bytes: u64, asked: Wanted) {
         let mut state = self.0.lock();
-        let since = if state.at == at { state.taken.saturating_sub(taken) } else { 0 };
-        state.at = at;
+        let since = match state.at == at {
+            true => asked.open + state.taken.saturating_sub(asked.taken),
+            false => {
+                state.open = 0;
+                0
+            }
+        };
+        (state.at, state.given) = (at, bytes);
         state.bytes = bytes.saturating_sub(since);
     }
 }
@@ -104,7 +151,9 @@ impl Link {
         let now = Instant::now();
         let is_time = |s: &State| {
             let is_pause_over = s.asked_at.is_none_or(|at| now.duration_since(at) >= ASK_PAUSE);
-            (s.bytes < WISH_BYTES / 2 || !self.is_in(s.at)) && is_pause_over
+            // The OST has space: a streaming writer asks whenever half is used.
+            let is_rich = s.given >= RICH_BYTES && s.bytes < s.given / 2;
+            is_rich || (s.bytes < WISH_BYTES / 2 || !self.is_in(s.at)) && is_pause_over
         };
         if let Some(wish) = self.granted.wish(now, is_time) {
             self.ask_grant(wish, deadline.min(now + ANSWER_MAX));
@@ -117,11 +166,12 @@ impl Link {
         wish.into_iter().for_each(|wish| self.ask_grant(wish, deadline));
     }
 
-    fn ask_grant(&self, (bytes, taken): (u64, u64), deadline: Instant) {
-        match self.ask(Fid(0), &Grant { bytes }, deadline) {
-            Ok(answer) => self.granted.set(answer.mark.at, answer.reply.bytes, taken),
+    fn ask_grant(&self, wanted: Wanted, deadline: Instant) {
+        match self.ask(Fid(0), &Grant { bytes: wanted.bytes }, deadline) {
+            Ok(answer) => self.granted.set(answer.mark.at, answer.reply.bytes, wanted),
             Err(fault) => tracing::debug!("{} keeps no space for us: {fault}", self.describe()),
         }
+        self.granted.0.lock().is_asking = false;
     }
 }
 
@@ -159,7 +209,7 @@ mod tests {
         ];
         for (name, answer, want) in table {
             let g = Granted::default();
-            g.set(NOW, 10, 0);
+            g.set(NOW, 10, Wanted::default());
             let share = g.take(4, now);
             assert_eq!((share.bytes, left(&g), g.take(7, now).bytes), (4, 6, 0), "{name}");
             g.answered(share, answer);
@@ -168,13 +218,10 @@ mod tests {
         // The answer may not count space that was taken while the request was under way; a restarted OST has not seen it.
         for (at, want) in [(NOW, 6), (LATER, 10), (OTHER, 10)] {
             let g = Granted::default();
-            g.set(NOW, 10, 0);
-            let (_, taken) = g.wish(now, |_| true).unwrap();
-            let share = {
-                g.set(NOW, 10, 0);
-                g.take(4, now)
-            };
-            g.set(at, 10, taken);
+            g.set(NOW, 10, Wanted::default());
+            let wanted = g.wish(now, |_| true).unwrap();
+            let share = g.take(4, now);
+            g.set(at, 10, wanted);
             assert_eq!(left(&g), want);
             // And what an earlier incarnation did not use is not this one's.
             g.answered(share, &answer(false, NOW));
@@ -182,14 +229,34 @@ mod tests {
         }
     }
 
+    /// client-Q4: the OST still keeps what writes under way have not used, and tells it with the rest.
+    #[test]
+    fn what_waits_to_be_written_is_not_promised_twice() {
+        let now = Instant::now();
+        let g = Granted::default();
+        g.set(NOW, 10, Wanted::default());
+        let share = g.take(6, now);
+        let wanted = g.wish(now, |_| true).unwrap();
+        g.set(NOW, 12, wanted);
+        assert_eq!(g.0.lock().bytes, 12 - 6);
+        g.answered(share, &answer(true, NOW));
+        g.0.lock().is_asking = false;
+        let wanted = g.wish(now, |_| true).unwrap();
+        g.set(NOW, 12, wanted);
+        assert_eq!(g.0.lock().bytes, 12);
+    }
+
     #[test]
     fn what_is_idle_is_given_back() {
         let now = Instant::now();
         let g = Granted::default();
-        g.set(NOW, 10, 0);
+        g.set(NOW, 10, Wanted::default());
         g.take(4, now);
-        assert_eq!(g.wish(now, |_| true), Some((WISH_BYTES, 4)));
-        assert_eq!(g.wish(now + IDLE, |_| true), Some((0, 4)));
+        let wanted = |bytes| Some(Wanted { bytes, taken: 4, open: 4 });
+        assert_eq!(g.wish(now, |_| true), wanted(WISH_BYTES));
+        assert_eq!(g.wish(now, |_| true), None, "one question at a time");
+        g.0.lock().is_asking = false;
+        assert_eq!(g.wish(now + IDLE, |_| true), wanted(0));
         assert_eq!(g.take(1, now + IDLE).bytes, 0, "it is the OST's already");
     }
 }

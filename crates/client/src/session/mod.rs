@@ -3,6 +3,7 @@
 pub(crate) mod aside;
 pub(crate) mod asks;
 pub(crate) mod batch;
+pub(crate) mod behind;
 pub(crate) mod cluster;
 pub(crate) mod doubts;
 pub(crate) mod ear;

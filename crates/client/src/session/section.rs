@@ -80,9 +80,21 @@ pub(crate) struct Section<'a> {
     pub deadline: Instant,
     /// The file as it was at the beginning, if the MDT was asked.
     pub attr: Option<Attr>,
+    is_parked: bool,
+}
+
+/// client-WB3: a section that goes from the thread that began it to another one. It is to be taken up again.
+pub(crate) struct Parked {
+    file: Arc<File>,
+    change: Option<Changing>,
+    lease: Option<To>,
 }
 
 impl Section<'_> {
+    pub fn park(mut self) -> Parked {
+        self.is_parked = true;
+        Parked { file: self.file.clone(), change: self._change.take(), lease: self.lease }
+    }
     pub fn is_among_others(&self) -> bool {
         self.lease.is_some()
     }
@@ -107,6 +119,9 @@ impl Section<'_> {
 
 impl Drop for Section<'_> {
     fn drop(&mut self) {
+        if self.is_parked {
+            return;
+        }
         match self.lease.is_some() {
             false => _ = self.fs.id.sharing.alone.fetch_sub(1, Ordering::SeqCst),
             true => self.file.hold.end().into_iter().for_each(|back| self.fs.go_back(&self.file, back)),
@@ -135,8 +150,24 @@ impl Fs {
         self.section_for(file, to.into(), deadline)
     }
 
-    /// As `section`, also for calls of the kernel about its pages.
+    /// Takes up a section of another thread.
+    pub(crate) fn take_up(&self, Parked { file, change, lease }: Parked, deadline: Instant) -> Section<'_> {
+        Section { fs: self, file, _change: change, lease, deadline, attr: None, is_parked: false }
+    }
+
+    /// As `section`, also for calls of the kernel about its pages. client-WB1: after the writes behind.
     pub(crate) fn section_for(
+        &self,
+        file: &Arc<File>,
+        wish: Wish,
+        deadline: Instant,
+    ) -> Result<Section<'_>, Fault> {
+        self.await_behind(file, deadline)?;
+        self.section_beside(file, wish, deadline)
+    }
+
+    /// As `section_for`, beside writes behind: for calls that do not look at the bytes.
+    pub(crate) fn section_beside(
         &self,
         file: &Arc<File>,
         wish: Wish,
@@ -154,7 +185,8 @@ impl Fs {
         let (sharing, to) = (&self.id.sharing, wish.to);
         let _change = (to != To::Read).then(|| Changing::begin(file));
         let file = file.clone();
-        let mut section = Section { fs: self, file, _change, lease: None, deadline, attr: None };
+        let mut section =
+            Section { fs: self, file, _change, lease: None, deadline, attr: None, is_parked: false };
         // Counted first, looked second: a change of mode sees us, or we see it.
         sharing.alone.fetch_add(1, Ordering::SeqCst);
         if !sharing.is_shared() || self.settings.observer {
@@ -200,13 +232,22 @@ impl Fs {
         }
         let to = begin(&file.hold, sharing.life(), self.id.leased.is_valid())?;
         let (file, deadline) = (file.clone(), self.deadline());
-        Some(Section { fs: self, file, _change: None, lease: Some(to), deadline, attr: None })
+        Some(Section {
+            fs: self,
+            file,
+            _change: None,
+            lease: Some(to),
+            deadline,
+            attr: None,
+            is_parked: false,
+        })
     }
 
     /// For a reader, of a file that a dead session left.
     fn section_as_shown(&self, file: &Arc<File>, deadline: Instant) -> Result<Section<'_>, Fault> {
         let file = file.clone();
-        let mut section = Section { fs: self, file, _change: None, lease: None, deadline, attr: None };
+        let mut section =
+            Section { fs: self, file, _change: None, lease: None, deadline, attr: None, is_parked: false };
         self.id.sharing.alone.fetch_add(1, Ordering::SeqCst);
         self.take_lease(&mut section, To::Read.into())?;
         // Asked about again with the next call.

@@ -222,7 +222,7 @@ impl Fs {
                 format!("file {}: {} restarted and lost acknowledged changes", file.fid, link.describe());
             file.meta.lock().poison.get_or_insert(Fault::new(Code::Io, why));
         }
-        self.check_poison(file)
+        self.check_acknowledged(file)
     }
 }
 

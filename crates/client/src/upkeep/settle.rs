@@ -243,7 +243,7 @@ impl Fs {
         if !snapshot.marks.iter().all(is_flushed) {
             return None;
         }
-        let section = self.section(file, To::Change, round.until_free()).ok()?;
+        let section = self.section_beside(file, To::Change.into(), round.until_free()).ok()?;
         if section.is_among_others() {
             return None;
         }
@@ -283,7 +283,10 @@ impl Fs {
             return self.settle_in_round(file, &snapshot, Knows::Part, round);
         }
         let to = if self.is_shared() && !due { To::Read } else { To::Change };
-        let section = self.section(file, to, round.until_free())?;
+        let section = match due {
+            true => self.section(file, to, round.until_free())?,
+            false => self.section_beside(file, to.into(), round.until_free())?,
+        };
         if due {
             return self.cut_in_round(file, round);
         }
@@ -544,6 +547,10 @@ impl Fs {
 
     /// Sets the reported written bits in the layout, so that later pieces carry them.
     fn learn_written(&self, file: &File, snapshot: &Snapshot, deadline: Instant) -> Result<(), Fault> {
+        // The body would be waited for. Until a later update this client knows the bits by its own writes.
+        if file.is_behind() {
+            return Ok(());
+        }
         let is_news = {
             let body = file.share_body(deadline)?;
             let known = |component: u16, stripe: u16| {

@@ -8,9 +8,11 @@ use crate::cache::hold::To;
 use crate::session::section::Section;
 
 impl Fs {
-    /// close(2): reports lost data of this file; does not wait for the medium.
+    /// close(2): waits for the writes behind, and reports lost data of this file; does not wait for the medium.
     pub fn flush(&self, handle: Handle) -> Result<(), Fault> {
-        self.check_poison(&self.opened(handle)?.file)
+        let file = &self.opened(handle)?.file;
+        self.await_behind(file, self.deadline())?;
+        self.check_poison(file)
     }
 
     /// True if `flush` cannot fail: all targets are in this process, so that no restart loses an acknowledged change. Errors of the medium show

@@ -100,6 +100,7 @@ impl Fs {
     pub fn getattr_leased(&self, fid: Fid) -> (Result<Attr, Fault>, Leave) {
         // Taken before the request: the file may be reported and leave the table before the answer is read.
         let file = self.files.get(fid);
+        file.iter().for_each(|file| self.await_behind_shortly(file, self.deadline()));
         // client-CL1: the lease stays until the answer is read.
         let leased = file.as_ref().and_then(|file| self.section_if_held(file));
         if let Some((inode, leave)) = self.id.leased.attr(fid) {
@@ -183,7 +184,7 @@ impl Fs {
     /// The size, as reads see it, of a file that is open here while this client is alone.
     pub fn size_known(&self, fid: Fid) -> Option<u64> {
         let file = self.files.get(fid).filter(|_| !self.is_shared())?;
-        let size = file.meta.lock().progress.size;
+        let size = file.meta.lock().size();
         Some(size)
     }
 
@@ -252,8 +253,10 @@ impl Fs {
         if inode.attr.kind != Kind::File || self.settings.observer {
             return Ok(inode.attr);
         }
-        match file.or_else(|| self.files.get(inode.attr.fid)) {
-            Some(file) if file.is_loaded() && self.knows_better(&file) => {
+        let file = file.or_else(|| self.files.get(inode.attr.fid));
+        file.iter().for_each(|file| self.await_behind_shortly(file, deadline));
+        match file {
+            Some(file) if (file.is_behind() || file.is_loaded()) && self.knows_better(&file) => {
                 return file.overlay(inode.attr, deadline);
             }
             // Not in the table, or about to be, or just being changed. `recover` waits for that.

@@ -1,5 +1,6 @@
 //! One file per operation of `Fs`.
 
+pub(crate) mod behind;
 pub(crate) mod copy;
 pub(crate) mod create;
 pub(crate) mod du;

@@ -59,7 +59,7 @@ impl Fs {
             return Ok(attr);
         }
         // client-H1: beside other clients an open reads the file under its lease.
-        let section = self.section(file, To::Read, deadline)?;
+        let section = self.section_beside(file, To::Read.into(), deadline)?;
         if let Some(attr) = section.attr {
             return Ok(attr);
         }

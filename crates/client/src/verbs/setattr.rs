@@ -64,6 +64,8 @@ impl Fs {
         let Some(file) = file else {
             return self.attr_of(&self.ask_until(fid, &req, deadline)?.reply, None);
         };
+        // client-WB1: a write that ends later sets the time again.
+        self.await_behind(&file, deadline)?;
         // Ordered with updates, which report an mtime too: an older one must not replace the one that is set here.
         let order = file.lock_order(deadline)?;
         let answer = self.ask_until(fid, &req, deadline)?;

@@ -1,4 +1,4 @@
-//! Write: returns when every byte is acknowledged by its target. There is no write-behind here.
+//! Write: returns when every byte is acknowledged by its target, unless the write goes behind (`behind`).
 //!
 //! client-W1: of two overlapping writes of this client one comes after the other in every byte. A write within one object is one request,
 //!     which its OST carries out whole. Any other write excludes the rest, unless the kernel has the bytes in its pages: it runs one such
@@ -192,6 +192,16 @@ impl Fs {
         part: &mut Part,
     ) -> Result<usize, Fault> {
         let (file, deadline, seasons) = (&opened.file, self.deadline(), self.seasons_shared());
+        let at = match place {
+            Place::To(meta::Place::At(offset)) => Some((offset, false)),
+            Place::EndAt(end) => Some((end, true)),
+            _ => None,
+        };
+        if let Some((at, is_append)) = at.filter(|_| has_pages)
+            && self.write_behind(opened, at, data, is_append, deadline)?
+        {
+            return Ok(data.len());
+        }
         if self.is_shared() && !has_pages && self.write_if_inline(file, place, data, deadline)? {
             return Ok(data.len());
         }
@@ -232,7 +242,7 @@ impl Fs {
                 Place::To(place) => place,
             };
             let rest = &data[part.len..];
-            let size = || file.meta.lock().progress.size;
+            let size = || file.meta.lock().size();
             let (at, done) = match place {
                 meta::Place::End => {
                     // With the body exclusive, so that the end stays the end until the bytes are written.
@@ -471,7 +481,7 @@ impl Fs {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one caller; a struct would only rename them")]
-    fn write_window<'d>(
+    pub(crate) fn write_window<'d>(
         &self,
         file: &File,
         (cap, lock): (&Capability, u64),
@@ -512,7 +522,7 @@ impl Fs {
     }
 
     /// Notes each acknowledged piece. The size follows the pieces that are acknowledged without a gap.
-    fn note_written(
+    pub(crate) fn note_written(
         &self,
         file: &File,
         window: &[Piece],
@@ -577,10 +587,13 @@ fn too_big(file: &File, offset: u64, data: &[u8]) -> Fault {
 }
 
 /// The share of the grant that a piece may use: all its pages.
-fn share(piece: &Piece, link: &Link) -> Share {
+pub(crate) fn share(piece: &Piece, link: &Link) -> Share {
+    link.granted.take(share_bytes(piece), Instant::now())
+}
+pub(crate) fn share_bytes(piece: &Piece) -> u64 {
     let page = PAGE_SIZE as u64;
     let (begin, end) = (piece.object_offset / page, (piece.object_offset + piece.len as u64).div_ceil(page));
-    link.granted.take((end - begin) * page, Instant::now())
+    (end - begin) * page
 }
 
 fn request(
