@@ -69,6 +69,9 @@ impl Companion for Adapted {
     fn stage(&self, pages: &[u8]) -> Option<store::StageId> {
         self.0.stage(pages).map(|id| store::StageId(id.0))
     }
+    fn stage_beside(&self, pages: &[u8], meanwhile: &mut dyn FnMut()) -> Option<store::StageId> {
+        self.0.stage_beside(pages, meanwhile).map(|id| store::StageId(id.0))
+    }
 }
 
 fn of_pair(place: store::Place) -> Place {

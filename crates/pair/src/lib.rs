@@ -253,6 +253,11 @@ pub trait Companion: Send + Sync {
 
     /// Gives pages to the other member, ahead of their entry. `None`: there is none that takes entries now.
     fn stage(&self, pages: &[u8]) -> Option<StageId>;
+
+    /// As `stage`. `meanwhile` may be called once, while the pages are on their way.
+    fn stage_beside(&self, pages: &[u8], _meanwhile: &mut dyn FnMut()) -> Option<StageId> {
+        self.stage(pages)
+    }
 }
 
 #[cfg(test)]

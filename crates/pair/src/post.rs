@@ -30,6 +30,17 @@ pub trait Post: Send + Sync {
     fn flush_log(&self) -> Result<Vec<Letter>, Fault>;
     /// Gives pages to this life of the other member.
     fn stage(&self, to: Incarnation, id: StageId, pages: &[u8]) -> Result<(), Fault>;
+    /// As `stage`. `meanwhile` is called once, if it can be while the pages are on their way.
+    fn stage_beside(
+        &self,
+        to: Incarnation,
+        id: StageId,
+        pages: &[u8],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Fault> {
+        meanwhile();
+        self.stage(to, id, pages)
+    }
     /// A part of the other member's whole content.
     fn copy_all(&self, copy: u64, part: u64) -> Result<CopyAllReply, Fault>;
     /// Pages that this member cannot read, with the bytes of the sound ones.
@@ -95,6 +106,29 @@ impl Post for FabricPost {
     fn stage(&self, to: Incarnation, StageId(id): StageId, pages: &[u8]) -> Result<(), Fault> {
         self.call(&Stage { mirror: self.mirror, to, id }, pages, MEDIUM)?;
         Ok(())
+    }
+    fn stage_beside(
+        &self,
+        to: Incarnation,
+        StageId(id): StageId,
+        pages: &[u8],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Result<(), Fault> {
+        let (peer, mut into) = (self.fabric.peer(self.other).map_err(unreached)?, Buf::new());
+        let head = Header { fs: self.fs, ..Header::default() };
+        let stage = Stage { mirror: self.mirror, to, id };
+        let mut call = rpc::prepare(head, &stage, pages, &mut into, Instant::now() + MEDIUM);
+        let waits = || spent::waiting(spent::Cause::Mirror);
+        let ticket = {
+            let _wait = waits();
+            peer.send(&mut call).map_err(unreached)?
+        };
+        meanwhile();
+        let _wait = waits();
+        let answer = peer.receive(ticket, &mut call).map_err(unreached)?;
+        let (_, _, reply) =
+            rpc::read::<Stage>(answer).map_err(|why| Fault::new(Code::BadRequest, why.to_string()))?;
+        reply.map(drop)
     }
     fn copy_all(&self, copy: u64, part: u64) -> Result<CopyAllReply, Fault> {
         self.call(&CopyAll { mirror: self.mirror, copy, part }, &[], COPY)

@@ -41,7 +41,7 @@ bodies! {
         lock: u64,
     }
     WriteReply {
-        /// The object's length in bytes after the write.
+        /// A lower bound of the object's length in bytes after the write: at least the write's end.
         len: u64,
         /// Pages that had no space before.
         pages: u32,

@@ -15,7 +15,7 @@ use crate::session::grants::Share;
 use crate::session::section::Parked;
 
 /// Writes under way at once, over all files: enough to hide a link's latency, few enough for a program's own calls to find slots.
-pub(crate) const SENDERS: usize = 8;
+pub(crate) const SENDERS: usize = 16;
 /// Buffers that are kept for later writes.
 const BUFS_MAX: usize = 2 * SENDERS;
 

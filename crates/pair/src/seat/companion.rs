@@ -60,7 +60,11 @@ impl Companion for Seat {
     }
 
     fn stage(&self, pages: &[u8]) -> Option<StageId> {
-        self.shared.stage(pages)
+        self.shared.stage(pages, None)
+    }
+
+    fn stage_beside(&self, pages: &[u8], meanwhile: &mut dyn FnMut()) -> Option<StageId> {
+        self.shared.stage(pages, Some(meanwhile))
     }
 }
 
@@ -225,8 +229,7 @@ impl Shared {
         }
     }
 
-    fn stage(&self, pages: &[u8]) -> Option<StageId> {
-        let _wait = spent::waiting(spent::Cause::Mirror);
+    fn stage(&self, pages: &[u8], meanwhile: Option<&mut dyn FnMut()>) -> Option<StageId> {
         let mut state = self.state.lock();
         if state.end.is_some() || !state.is_taking || state.member.peer_acked().is_none() {
             return None;
@@ -235,7 +238,13 @@ impl Shared {
         // Unique over the lives of both members.
         let (number, life) = (self.stages.fetch_add(1, Ordering::Relaxed), state.member.life());
         let id = (self.me.index() as u64) << 63 | u64::from(life.0) << 32 | (number & 0xffff_ffff);
-        let staged = MutexGuard::unlocked(&mut state, || self.post.stage(to, StageId(id), pages));
+        let staged = MutexGuard::unlocked(&mut state, || match meanwhile {
+            Some(meanwhile) => self.post.stage_beside(to, StageId(id), pages, meanwhile),
+            None => {
+                let _wait = spent::waiting(spent::Cause::Mirror);
+                self.post.stage(to, StageId(id), pages)
+            }
+        });
         if staged.is_err() {
             state.is_taking = false;
         }

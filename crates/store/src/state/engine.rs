@@ -28,6 +28,7 @@ use crate::records::record::{
 use crate::records::settings::Settings;
 use crate::records::shipped::{self, CONTENT_BYTES_MAX, Place};
 use crate::state::finding::Finding;
+use crate::state::lane::Lane;
 use crate::state::mirror::{BatchError, Carried, Companion, Mirror};
 use crate::state::overlay::Overlay;
 use crate::state::readers::Readers;
@@ -71,6 +72,7 @@ pub struct Engine {
     pub(crate) stages: Mutex<Stages>,
     /// Held while an entry of the primary is taken.
     pub(crate) following: Mutex<()>,
+    pub(crate) lane: Lane,
     pub(crate) tail: Tail,
     pub(crate) overlay: Overlay,
     pub(crate) settings: Settings,
@@ -188,6 +190,7 @@ impl Engine {
             mirror: Mirror::default(),
             stages: Mutex::default(),
             following: Mutex::default(),
+            lane: Lane::default(),
             readers: Readers::new(),
             tail: Tail::default(),
             overlay: Overlay::new(),
@@ -230,15 +233,17 @@ impl Engine {
         record: impl Into<Arc<Record>>,
         mut admit: impl FnMut() -> Result<u64, E>,
     ) -> Result<Done, E> {
-        self.commit_carrying(origin, record, None, |_| admit())
+        self.commit_carrying(origin, record, None, false, |_| admit())
     }
 
-    /// As `commit`, with the record's pages for the other member of the mirror, and with a callback once the change is certain.
+    /// As `commit`, with the record's pages for the other member of the mirror, and with a callback once the change is certain. `is_plain`: as for
+    /// `Engine::touched`.
     pub(crate) fn commit_carrying<E: From<StoreError>>(
         &self,
         origin: Option<Origin>,
         record: impl Into<Arc<Record>>,
         mut carried: Option<Carried>,
+        is_plain: bool,
         mut admit: impl FnMut(Asked) -> Result<u64, E>,
     ) -> Result<Done, E> {
         if self.index.is_full() {
@@ -252,7 +257,9 @@ impl Engine {
                 let len = draft.bytes.len();
                 return Err(StoreError::from(VolumeError::TooLarge { len, max }).into());
             }
-            if let Some(done) = self.try_commit(&mut draft, origin, &record, &mut carried, &mut admit)? {
+            if let Some(done) =
+                self.try_commit(&mut draft, origin, (&record, is_plain), &mut carried, &mut admit)?
+            {
                 return Ok(done);
             }
             // store-S5: a checkpoint frees the log even if the data region is full.
@@ -266,21 +273,21 @@ impl Engine {
         &self,
         draft: &mut Draft,
         origin: Option<Origin>,
-        record: &Arc<Record>,
+        (record, is_plain): (&Arc<Record>, bool),
         carried: &mut Option<Carried>,
         admit: &mut impl FnMut(Asked) -> Result<u64, E>,
     ) -> Result<Option<Done>, E> {
         // 1. Admit the change, by the state that it will change (store-T2).
-        let (mut held, is_shared) = match &**record {
-            Record::Patch(p) => {
-                let held = self.tail.join();
-                match self.is_overwrite(p) {
-                    true => (held, true),
-                    false => (held.wait_still(), false),
-                }
-            }
-            _ => (self.tail.still(), false),
+        let mut touched = Engine::touched(record, carried.as_ref(), is_plain);
+        let mut held = match &touched {
+            Some(_) => self.tail.join(),
+            None => self.tail.still(),
         };
+        if touched.as_ref().is_some_and(|t| !self.is_shareable(record) || !held.takes_in(t)) {
+            touched = None;
+            held = held.wait_still();
+        }
+        let is_shared = touched.is_some();
         if !self.is_log_room(&held, draft.bytes.len()) {
             return Ok(None);
         }
@@ -288,8 +295,12 @@ impl Engine {
         draft.set_answer(answer);
         // 2. Add it to the batch.
         assert!(draft.bytes.len() <= self.vol.payload_bytes_max(), "an entry fits into the log");
-        assert!(is_shared || held.is_empty(), "store-T2: only an overwrite joins changes under way");
+        assert!(
+            is_shared || held.is_empty(),
+            "store-T2: only overwrites and plain writes join changes under way"
+        );
         let place = held.next.members.len();
+        touched.into_iter().for_each(|touched| held.touch(touched));
         // The CRC is computed once the place in the mirror is known.
         held.next.entries.push(Epoch(self.epoch.load(Ordering::Relaxed)), &draft.bytes, 0);
         // A log that is full all the same leaves the record without its pages, which are then read where they were written.
@@ -298,9 +309,10 @@ impl Engine {
         let outcome = match is_shared {
             false => held.write_alone(|batch, freed| self.write_batch(batch, freed)),
             true => {
-                let fate = held.next.fate.clone();
-                let lead =
-                    |held: Held<'_>| self.tail.lead(held, |batch| self.write_batch(batch, &mut Vec::new()));
+                let (fate, rounds) = (held.next.fate.clone(), self.rounds_of(record));
+                let lead = |held: Held<'_>| {
+                    self.tail.lead(held, rounds, |batch| self.write_batch(batch, &mut Vec::new()))
+                };
                 if held.has_leader {
                     drop(held)
                 } else {
@@ -487,18 +499,6 @@ impl Engine {
         let under_way = self.tail.writing_bytes() + flight.next.entries.ring_bytes();
         let used = self.vol.log_used() + under_way;
         used == 0 || used + bytes as u64 <= self.vol.log_capacity() / 16 * 15
-    }
-
-    /// store-T2: true if the patch only changes existing bytes of its object, and the mtime. Then any check of another such patch (its
-    /// pages, its promised space, its gate) has the same result before and after this one, even in the same page.
-    fn is_overwrite(&self, p: &PatchRecord) -> bool {
-        let Some(object) = self.index.get(&p.object) else { return false };
-        let state = object.read();
-        let (first, pages) = (p.fragments[0].page, p.fragments.len() as u32);
-        state.exists
-            && p.end() <= state.len
-            && p.lease <= state.lease
-            && state.count(first, first + pages) == pages as u64
     }
 
     /// Applies a record to the state in memory, live or replayed.

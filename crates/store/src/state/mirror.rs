@@ -35,6 +35,10 @@ pub trait Companion: Send + Sync {
     fn flush(&self, want: Seq) -> Result<(), Fault>;
     /// Gives pages to the other member ahead of their entry. `None`: they travel in the entry.
     fn stage(&self, pages: &[u8]) -> Option<StageId>;
+    /// As `stage`. `meanwhile` may be called once, while the pages are on their way.
+    fn stage_beside(&self, pages: &[u8], _meanwhile: &mut dyn FnMut()) -> Option<StageId> {
+        self.stage(pages)
+    }
 }
 
 /// The pages of a record on their way to the other member.

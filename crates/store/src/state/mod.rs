@@ -3,11 +3,13 @@
 pub mod engine;
 pub mod finding;
 pub mod grants;
+pub mod lane;
 pub mod mirror;
 pub mod overlay;
 pub mod readers;
 pub mod room;
 pub mod service;
+pub mod sharing;
 pub mod slots;
 pub mod space;
 pub mod stages;

@@ -482,6 +482,7 @@ impl Engine {
             ((at - region.start) as usize).is_multiple_of(PAGE_SIZE) && bytes.len().is_multiple_of(PAGE_SIZE)
         };
         assert!(parts.iter().all(is_whole), "data is written in whole pages");
+        let _place = self.lane.enter(parts.iter().map(|(_, bytes)| bytes.len()).sum());
         self.vol.disk().write_many(parts).map_err(|source| match disk::is_full(&source) {
             // A sparse medium may promise more than its host file system has. The pages are freed, and the store goes on.
             true => StoreError::NoSpace("the file system that holds this target is full"),

@@ -6,12 +6,13 @@
 //!
 //! store-T1 (log, then apply): no change is visible or answered before its entry is in the log. If the write fails, nothing of the batch is
 //!     applied.
-//! store-T2 (admitted as if alone): only overwrites (`Engine::is_overwrite`) share a batch, or are admitted while one is written. An
-//!     overwrite is admitted and answered in the same way before another overwrite and after it. Any other change waits until nothing is
-//!     under way, and nothing is admitted until it is applied.
+//! store-T2 (admitted as if alone): only overwrites and plain writes (`state/sharing.rs`) share a batch, or are admitted while one is written.
+//!     Each of them is admitted in the same way before another one and after it. Any other change waits until nothing is under way, and
+//!     nothing is admitted until it is applied.
 //! store-T3: a thread that holds the tail still (`still`) sees all entries of the log applied, and no change happens meanwhile.
 //! store-T4: the lock is free while a shared batch is written and applied, so that other changes are admitted.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -26,6 +27,7 @@ use types::Seq;
 use crate::Origin;
 use crate::records::record::Record;
 use crate::state::mirror::{BatchError, Carried};
+use crate::state::sharing::Touched;
 use disk::alloc::Run;
 
 /// A batch of this length is closed. It is written in well below a millisecond.
@@ -61,6 +63,8 @@ pub struct Flight {
     wanting_in: usize,
     /// Working memory for a single change.
     pub freed: Vec<Run>,
+    /// The pages of each change of the batch that is being written, then of the next one.
+    pub touched: VecDeque<Touched>,
 }
 
 /// Entries that one write brings to the log.
@@ -69,6 +73,8 @@ pub struct Batch {
     pub entries: Entries,
     pub members: Vec<Member>,
     pub fate: Arc<Fate>,
+    /// Pages that the other member of the mirror gets with the batch.
+    pub unstaged: usize,
 }
 
 #[derive(Debug)]
@@ -135,6 +141,7 @@ impl Batch {
     fn clear(&mut self) {
         self.entries.clear();
         self.members.clear();
+        self.unstaged = 0;
         match Arc::get_mut(&mut self.fate) {
             Some(fate) => *fate = Fate::default(),
             // A member has not read the outcome yet.
@@ -257,14 +264,15 @@ impl Tail {
         Held { tail: self, flight: Some(flight) }
     }
 
-    /// Leads: writes `next`, and the batches that form meanwhile. `write` also applies the batch.
+    /// Leads: writes `next`, and the batches that form meanwhile, `rounds` in all. `write` also applies the batch.
     pub fn lead<'a>(
         &'a self,
         mut held: Held<'a>,
+        rounds: usize,
         mut write: impl FnMut(&mut Batch) -> Result<Seq, BatchError>,
     ) {
         held.has_leader = true;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..rounds {
             // 1. Close the batch. Later changes join the next one.
             let mut batch = std::mem::take(&mut held.spare);
             assert!(batch.members.is_empty(), "a spare batch is empty");
@@ -272,6 +280,8 @@ impl Tail {
             assert!(!batch.members.is_empty(), "a leader has a batch to write");
             assert_eq!(self.writing_bytes(), 0, "one batch is written at a time");
             self.writing_bytes.store(batch.entries.ring_bytes(), Ordering::Release);
+            let count = batch.members.len();
+            assert_eq!(held.touched.len(), count, "store-T2: the pages of each change under way are known");
             drop(held);
             // 2. Write it, apply it, report its outcome.
             let outcome = write(&mut batch);
@@ -279,6 +289,7 @@ impl Tail {
             batch.clear();
             // 3. Go on with the next batch, if there is one.
             held = self.hold();
+            held.touched.drain(..count);
             held.spare = batch;
             self.note_written();
             if held.next.members.is_empty() {

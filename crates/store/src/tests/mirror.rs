@@ -85,6 +85,59 @@ fn rp1_nothing_is_visible_or_answered_before_the_other_member_has_it() {
     assert_eq!((looks.seen.load(Ordering::Relaxed), store.last_seq()), (10, Seq(11)));
 }
 
+/// One after the other, a write would wait for both media.
+#[test]
+fn the_pages_of_a_write_go_to_both_media_at_the_same_time() {
+    /// Has the primary write while the pages are on their way: every second time, and then they get lost every fourth time.
+    struct Beside {
+        link: Arc<Link>,
+        calls: AtomicU64,
+        writes: AtomicU64,
+    }
+    impl Companion for Beside {
+        fn order(&self, count: u32) -> Result<Place, Fault> {
+            self.link.order(count)
+        }
+        fn commit(&self, place: Place, content: &[u8]) -> Result<(), Fault> {
+            self.link.commit(place, content)
+        }
+        fn flushed(&self) -> Seq {
+            self.link.flushed()
+        }
+        fn flush(&self, want: Seq) -> Result<(), Fault> {
+            self.link.flush(want)
+        }
+        fn stage(&self, pages: &[u8]) -> Option<StageId> {
+            self.link.stage(pages)
+        }
+        fn stage_beside(&self, pages: &[u8], meanwhile: &mut dyn FnMut()) -> Option<StageId> {
+            let call = self.calls.fetch_add(1, Ordering::Relaxed);
+            if call % 2 == 0 {
+                let primary = self.link.primary.lock().upgrade().unwrap();
+                let before = primary.vol.counts().written(disk::counted::Place::Data).bytes;
+                meanwhile();
+                let written = primary.vol.counts().written(disk::counted::Place::Data).bytes - before;
+                self.writes.fetch_add((written == pages.len() as u64) as u64, Ordering::Relaxed);
+            }
+            if call % 4 == 0 { None } else { self.link.stage(pages) }
+        }
+    }
+    let pair = Pair::new(1, Memory::SinceFlush);
+    let store = &pair.life.store;
+    let beside =
+        Arc::new(Beside { link: pair.link.clone(), calls: AtomicU64::new(0), writes: AtomicU64::new(0) });
+    store.set_companion(Some(beside.clone()));
+    let bytes = |n: u64| pattern(n, 32 * PAGE_SIZE);
+    for n in 0..12u64 {
+        write(store, id(1), n * 20 * PAGE_SIZE as u64, &bytes(n), None).unwrap();
+    }
+    assert_eq!((beside.calls.load(Ordering::Relaxed), beside.writes.load(Ordering::Relaxed)), (12, 6));
+    for n in 0..11u64 {
+        let at = n * 20 * PAGE_SIZE as u64;
+        assert!(read(store, id(1), at, 20 * PAGE_SIZE as u32).unwrap().unwrap() == bytes(n)[..20 * PAGE_SIZE]);
+    }
+}
+
 /// A device that takes milliseconds for each request would delay an answer by as many as the entry has pages.
 #[test]
 fn the_pages_of_an_entry_under_way_are_read_at_once() {

@@ -87,7 +87,7 @@ fn gated() -> (Arc<GateDisk>, Engine) {
 }
 
 /// Until it is so; other threads bring it about.
-fn until(is_so: impl Fn() -> bool) {
+fn until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         thread::yield_now();
     }
@@ -185,6 +185,64 @@ fn t2_what_is_no_overwrite_waits_until_all_before_it_is_applied_and_nobody_passe
     let want = Written { len: 6 * 4096 + 100, pages: 1, granted: false };
     assert_eq!(Written::from_answer(later.answer), want);
     assert_eq!(store.stat(id(1)).unwrap().unwrap().used, 2 * 4096);
+}
+
+/// Pages of object 1 that are written at once, all in one piece: by a thread each, while the first one's log write waits. Returns how many of
+/// the others joined it, and the log writes in all.
+fn write_at_once(spans: &[Range<usize>]) -> (usize, usize, Vec<Seq>) {
+    let (disk, store) = gated();
+    let (store, disk) = (&store, &disk);
+    disk.set(Way::Shut);
+    let (mut joined, mut seqs) = (0, Vec::new());
+    thread::scope(|s| {
+        let put = |(n, span): (usize, &Range<usize>)| {
+            let (at, bytes) = ((span.start * PAGE) as u64, vec![n as u8 + 2; span.len() * PAGE]);
+            s.spawn(move || write(store, id(1), at, &bytes, None).unwrap().seq)
+        };
+        let mut all = spans.iter().enumerate();
+        let mut threads: Vec<_> = all.next().map(put).into_iter().collect();
+        until(|| disk.begun() == 1);
+        threads.extend(all.map(put));
+        // The others have joined, or wait until the tail is still. From the first of these on the rest waits to join.
+        until(|| {
+            let held = store.tail.hold();
+            joined = held.next.members.len();
+            joined + held.wanting_still() + held.wanting_in() == spans.len() - 1
+        });
+        disk.set(Way::Open);
+        seqs.extend(threads.into_iter().map(|t| t.join().unwrap()));
+    });
+    assert!(store.tail.hold().touched.is_empty());
+    for (n, span) in spans.iter().enumerate() {
+        let is_covered =
+            |page: &usize| spans.iter().zip(&seqs).any(|(other, seq)| other.contains(page) && *seq > seqs[n]);
+        for page in span.clone().filter(|page| !is_covered(page)) {
+            assert!(
+                page_of(store, page) == vec![n as u8 + 2; PAGE],
+                "page {page} has what the last entry says"
+            );
+        }
+    }
+    (joined, disk.begun(), seqs)
+}
+
+/// store-T2: they wait for one write of the log, and in a mirror for one trip.
+#[test]
+fn t2_writes_of_whole_pages_beside_each_other_share_a_batch() {
+    let (joined, writes, seqs) = write_at_once(&[0..32, 32..64, 64..96, 96..128, 200..240]);
+    assert_eq!((joined, writes), (4, 2), "one log write for the first, and one for the others");
+    let mut seqs: Vec<u64> = seqs.iter().map(|seq| seq.0).collect();
+    seqs.sort_unstable();
+    assert!(seqs.windows(2).all(|w| w[0] + 1 == w[1]), "one entry each: {seqs:?}");
+}
+
+#[test]
+fn t2_writes_that_meet_in_a_page_come_one_after_the_other() {
+    // With the one that is being written, with one that waits, and a small write with a large one.
+    for spans in [vec![0..32, 31..64], vec![0..32, 64..96, 95..128], vec![0..32, 31..32], vec![0..1, 0..32]] {
+        let (joined, ..) = write_at_once(&spans);
+        assert!(joined + 1 < spans.len(), "{spans:?}: one of them waits");
+    }
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Engine {
         let rewritten = parts.iter().filter(|(_, taken)| taken.is_some());
         let pages = || rewritten.flat_map(|(m, _)| m.bytes).collect();
         let carried = self.is_mirrored().then(|| Carried::Pages(pages()));
-        let done = self.commit_carrying(p.origin, record, carried, |_| {
+        let done = self.commit_carrying(p.origin, record, carried, false, |_| {
             let now = self.pass_gate(&p.object, p.gate)?;
             self.check_unchanged(&p.object, parts.iter().map(|(m, _)| m))?;
             if now.exists { Ok(now.len) } else { Err(Stop::Again) }

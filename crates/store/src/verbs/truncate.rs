@@ -46,7 +46,7 @@ impl Engine {
         let tail = cut.as_ref().zip(taken.as_ref()).map(|(m, taken)| (taken.runs[0].start, m.crc));
         let record = Record::Truncate(TruncateRecord { object: t.object, len: t.len, lease: t.lease, tail });
         let carry = |m: &Merged| self.is_mirrored().then(|| Carried::Pages(m.bytes.to_vec()));
-        let done = self.commit_carrying(t.origin, record, cut.as_ref().and_then(carry), |_| {
+        let done = self.commit_carrying(t.origin, record, cut.as_ref().and_then(carry), false, |_| {
             let now = self.pass_gate(&t.object, t.gate)?;
             self.check_unchanged(&t.object, cut.iter())?;
             match now.exists && is_cut_inside(now.len) == cut.is_some() {

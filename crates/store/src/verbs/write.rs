@@ -143,12 +143,20 @@ impl Engine {
         let head = span.is_head_partial.then(|| merge(0, span.skip)).transpose()?;
         let tail = span.is_tail_partial.then(|| merge(span.pages - 1, 0)).transpose()?;
         // 3. Write the data to the new places. No lock but the object's merge lock is held.
-        let carried = self.carry(w, span, head.as_ref(), tail.as_ref());
-        self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?;
+        // Both members' media work at the same time.
+        let mut written = None;
+        let mut write_data =
+            || written = Some(self.write_data(w, span, &taken, head.as_ref(), tail.as_ref()));
+        let carried = self.carry(w, span, head.as_ref(), tail.as_ref(), &mut write_data);
+        match written {
+            Some(written) => written?,
+            None => self.write_data(w, span, &taken, head.as_ref(), tail.as_ref())?,
+        }
         // 4. Commit the entry and update the index in one step, unless a merged page changed meanwhile or the gate refuses.
         let record = Record::Write(describe(w, span, &taken.runs, head.as_ref(), tail.as_ref()));
         let end = w.offset + w.data.len() as u64;
-        let done = self.commit_carrying(w.origin, record, carried, |asked| {
+        let is_plain = head.is_none() && tail.is_none() && !is_promised;
+        let done = self.commit_carrying(w.origin, record, carried, is_plain, |asked| {
             let attrs = self.pass_gate(&w.object, w.gate)?;
             self.check_unchanged(&w.object, head.iter().chain(&tail))?;
             if asked == Asked::ForGood {
@@ -187,17 +195,19 @@ impl Engine {
     }
 
     /// Gives the whole pages to the other member of the mirror, merged ones too, so that it has nothing to merge. `None`: there is none.
+    /// `meanwhile` may be called once, while they are on their way.
     fn carry(
         &self,
         w: &Write<'_>,
         span: &Span,
         head: Option<&Merged>,
         tail: Option<&Merged>,
+        meanwhile: &mut dyn FnMut(),
     ) -> Option<Carried> {
         let other = self.mirror.companion()?;
         // A write of the largest size that begins inside a page has a page more than a frame takes beside its body.
         let is_stageable = span.pages as usize * PAGE_SIZE <= BULK_MAX;
-        let stage = |pages: &[u8]| if is_stageable { other.stage(pages) } else { None };
+        let mut stage = |pages: &[u8]| if is_stageable { other.stage_beside(pages, meanwhile) } else { None };
         if head.is_none() && tail.is_none() {
             return Some(stage(w.data).map_or_else(|| Carried::Pages(w.data.to_vec()), Carried::Staged));
         }
