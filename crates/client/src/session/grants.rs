@@ -220,7 +220,10 @@ mod tests {
             let g = Granted::default();
             g.set(NOW, 10, Wanted::default());
             let wanted = g.wish(now, |_| true).unwrap();
-            let share = g.take(4, now);
+            let share = {
+                g.set(NOW, 10, Wanted::default());
+                g.take(4, now)
+            };
             g.set(at, 10, wanted);
             assert_eq!(left(&g), want);
             // And what an earlier incarnation did not use is not this one's.
