@@ -243,6 +243,9 @@ fn a_write_that_fails_later_is_told_by_fsync_close_and_the_next_write() {
         let rig = rig();
         let fs = rig.cluster.mount();
         let (fid, h) = make(&fs, "f");
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let count = dropped.clone();
+        fs.on_recall(Box::new(move |of, _| _ = count.fetch_add((of == fid) as usize, Ordering::SeqCst)));
         rig.shut(true);
         fs.write_cached(h, 0, &vec![1; STRIPE]).unwrap();
         rig.await_waiting(1);
@@ -253,7 +256,7 @@ fn a_write_that_fails_later_is_told_by_fsync_close_and_the_next_write() {
         assert_eq!(fs.fsync(h, true).unwrap_err().code, code);
         assert_eq!(fs.write_cached(h, 0, b"x").unwrap_err().code, code);
         fs.release(h);
-        // Once no program has it open, it is what the servers have.
+        // Once no program has it open, it is what the servers have, and not what the kernel's pages have.
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             let (other, _) = fs.open(fid, OpenFlags::read_only()).unwrap();
@@ -269,6 +272,7 @@ fn a_write_that_fails_later_is_told_by_fsync_close_and_the_next_write() {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        assert!(dropped.load(Ordering::SeqCst) > 0, "the kernel has dropped its pages");
     }
 }
 

@@ -392,6 +392,12 @@ impl Fs {
         file.hold.clear(size, |gap| drop_pages.iter().for_each(|drop_pages| drop_pages(file.fid, gap)));
     }
 
+    /// Drops all pages that the kernel has of a file, whatever lease they came under. May wait for the kernel.
+    pub(crate) fn drop_all_pages(&self, fid: Fid) {
+        let drop_pages = self.id.sharing.recalls.drop_pages.read();
+        drop_pages.iter().for_each(|drop_pages| drop_pages(fid, &(0..u64::MAX)));
+    }
+
     /// client-CP4: a program stored into a page under a lease that has ended since.
     fn poison_old(&self, file: &File) -> Fault {
         let why = format!(
@@ -414,8 +420,7 @@ impl Fs {
         }
         let life = self.id.sharing.life();
         for file in self.files.all().into_iter().filter(|file| file.hold.has_old_pages(life)) {
-            let drop_pages = self.id.sharing.recalls.drop_pages.read();
-            drop_pages.iter().for_each(|drop_pages| drop_pages(file.fid, &(0..u64::MAX)));
+            self.drop_all_pages(file.fid);
             file.hold.old_pages_dropped();
         }
     }

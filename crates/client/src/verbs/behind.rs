@@ -6,7 +6,7 @@
 //! client-WB3: a write behind holds its use of the exclusive lease, or counts as a call of a lone client, until it has ended. So no other
 //!     client sees the file without it. It holds the body shared, as a write under way does, and keeps the file in the table.
 //! client-WB4: a write goes behind only if its OSTs keep space for it (a grant). So a full OST refuses `write` itself.
-//! client-WB5: a write behind that fails leaves the file errored, with the cause: `fsync` and `close` report it.
+//! client-WB5: a write behind that fails leaves the file errored, with the cause: `fsync` and `close` report it. The kernel drops its pages.
 
 use std::sync::Arc;
 use std::sync::Weak;
@@ -200,10 +200,16 @@ impl Fs {
             let is_orphan = file.meta.lock().is_orphan;
             (!is_orphan).then(|| self.files.unpin(file, For::Writing))
         };
+        let is_failed = file.meta.lock().failed_behind.is_some();
         match self.behind.ended(file, number, bytes, unpin) {
-            None => {}
+            None => return jobs::set_job(0),
             Some(Some(is_released)) => self.after_unpin(file, is_released, self.deadline()),
             Some(None) => self.unpin(file, For::Writing, self.deadline()),
+        }
+        // A later reader would find there what no server has. Not before all have ended: a program's next write of a page may wait for that, and the
+        // kernel for that program.
+        if is_failed && !self.is_stopping() {
+            self.drop_all_pages(file.fid);
         }
         jobs::set_job(0);
     }

@@ -134,7 +134,9 @@ fn the_pages_of_a_write_go_to_both_media_at_the_same_time() {
     assert_eq!((beside.calls.load(Ordering::Relaxed), beside.writes.load(Ordering::Relaxed)), (12, 6));
     for n in 0..11u64 {
         let at = n * 20 * PAGE_SIZE as u64;
-        assert!(read(store, id(1), at, 20 * PAGE_SIZE as u32).unwrap().unwrap() == bytes(n)[..20 * PAGE_SIZE]);
+        assert!(
+            read(store, id(1), at, 20 * PAGE_SIZE as u32).unwrap().unwrap() == bytes(n)[..20 * PAGE_SIZE]
+        );
     }
 }
 
