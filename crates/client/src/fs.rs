@@ -403,7 +403,7 @@ impl Fs {
         let why = if opened.flags.write { For::Writing } else { For::Reading };
         if opened.flags.write {
             // Their pin keeps the file if this takes too long.
-            self.behind.await_file(opened.file.fid, deadline);
+            self.behind.await_close(opened.file.fid, deadline);
         }
         self.unpin(&opened.file, why, deadline);
         if why == For::Writing {

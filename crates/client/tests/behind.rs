@@ -151,10 +151,6 @@ fn a_write_returns_before_its_osts_have_it_and_calls_that_look_wait() {
             fs.fsync(h, true).unwrap();
             looks.fetch_add(1, Ordering::SeqCst);
         });
-        s.spawn(|| {
-            fs.flush(h).unwrap();
-            looks.fetch_add(1, Ordering::SeqCst);
-        });
         std::thread::sleep(Duration::from_millis(100));
         assert_eq!(looks.load(Ordering::SeqCst), 0, "no look ends before the writes have");
         rig.shut(false);
@@ -164,6 +160,39 @@ fn a_write_returns_before_its_osts_have_it_and_calls_that_look_wait() {
     fs.shutdown().unwrap();
     let again = rig.cluster.mount();
     assert!(seen(&again, fid) == data);
+}
+
+/// client-WB6: also the start of a server can close files, and it must not wait for itself.
+#[test]
+fn close_returns_while_no_write_ends_and_the_data_arrive_later() {
+    let rig = rig();
+    let fs = rig.cluster.mount();
+    let (fid, h) = make(&fs, "f");
+    let data = pattern(1, 2 * STRIPE);
+    // While they end, it waits.
+    rig.shut(true);
+    fs.write_cached(h, 0, &data).unwrap();
+    let is_closed = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            fs.flush(h).unwrap();
+            is_closed.store(true, Ordering::SeqCst);
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!is_closed.load(Ordering::SeqCst));
+        rig.shut(false);
+    });
+    assert_eq!(fs.size_known(fid), Some(data.len() as u64));
+    rig.shut(true);
+    fs.write_cached(h, 0, &data).unwrap();
+    fs.write_cached(h, BLOCK as u64, &data).unwrap();
+    fs.flush(h).unwrap();
+    fs.release(h);
+    assert!(rig.sum(|ost| &ost.waiting) > 0, "the OSTs have not written");
+    rig.shut(false);
+    fs.shutdown().unwrap();
+    let seen = seen(&rig.cluster.mount(), fid);
+    assert!(seen[..data.len()] == data && seen[BLOCK..] == data);
 }
 
 /// client-WB2.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{ArcRwLockReadGuard, Condvar, Mutex, MutexGuard, RawRwLock};
 use plan::behind::{Due, Line};
@@ -16,6 +16,8 @@ use crate::session::section::Parked;
 
 /// Writes under way at once, over all files: enough to hide a link's latency, few enough for a program's own calls to find slots.
 pub(crate) const SENDERS: usize = 16;
+/// client-WB6: how long `close` waits for a file of which no write ends. Longer than a slow drive needs for one write.
+const CLOSE_IDLE: Duration = Duration::from_secs(2);
 /// Buffers that are kept for later writes.
 const BUFS_MAX: usize = 2 * SENDERS;
 
@@ -67,6 +69,8 @@ struct Entry {
     is_ready: bool,
     /// Calls that wait for its writes.
     waiters: u32,
+    /// When a write of it was added, or ended.
+    moved: Instant,
 }
 
 impl State {
@@ -147,6 +151,31 @@ impl Behind {
         }
     }
 
+    /// client-WB6: as `await_file`, but only while writes of the file end.
+    pub fn await_close(&self, fid: Fid, deadline: Instant) {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        let Some(entry) = state.files.get_mut(&fid) else { return };
+        let end = entry.line.end();
+        if entry.line.can_start(true) {
+            // It was not tried so far.
+            entry.moved = Instant::now();
+        }
+        loop {
+            let moved = match state.files.get(&fid) {
+                Some(entry) if !entry.line.has_ended_below(end) => entry.moved,
+                _ => return,
+            };
+            let until = deadline.min(moved + CLOSE_IDLE);
+            if Instant::now() >= until {
+                return;
+            }
+            self.wait(&mut state, Some(fid), until);
+        }
+    }
+
     /// Waits for all writes of all files.
     pub fn await_all(&self, deadline: Instant) {
         let files: Vec<Fid> = self.state.lock().files.keys().copied().collect();
@@ -174,8 +203,15 @@ impl Behind {
         let entry = state.files.entry(fid).or_insert_with(|| {
             is_first = true;
             self.count.fetch_add(1, Ordering::SeqCst);
-            Entry { file: file.clone(), line: Line::default(), is_ready: false, waiters: 0 }
+            Entry {
+                file: file.clone(),
+                line: Line::default(),
+                is_ready: false,
+                waiters: 0,
+                moved: Instant::now(),
+            }
         });
+        entry.moved = Instant::now();
         assert!(Arc::ptr_eq(&entry.file, file), "client-WB3: a file with writes behind stays in the table");
         let is_alike = |last: &Job| last.tag == job.tag && last.session == job.session;
         let rest = match entry.line.join(&range, is_alike) {
@@ -239,6 +275,7 @@ impl Behind {
         }
         let entry = state.files.get_mut(&file.fid).expect("client-WB3: a write that ends has its entry");
         entry.line.ended(number);
+        entry.moved = Instant::now();
         let unpinned = entry.line.is_empty().then(|| {
             state.files.remove(&file.fid);
             file.meta.lock().behind = None;

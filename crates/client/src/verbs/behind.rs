@@ -1,12 +1,14 @@
 //! Write-behind: a buffered write returns once its bytes are here, and threads of the client send it (decision 0086).
 //!
-//! client-WB1: a call that looks at a file's bytes, size or times, changes them otherwise, makes them durable, or closes the file waits for the
-//!     writes behind. Such a call then meets their errors.
+//! client-WB1: a call that looks at a file's bytes, size or times, changes them otherwise, or makes them durable waits for the writes behind.
+//!     Such a call then meets their errors.
 //! client-WB2: of two overlapping writes the later one begins after the earlier one has ended (plan-B1).
 //! client-WB3: a write behind holds its use of the exclusive lease, or counts as a call of a lone client, until it has ended. So no other
 //!     client sees the file without it. It holds the body shared, as a write under way does, and keeps the file in the table.
 //! client-WB4: a write goes behind only if its OSTs keep space for it (a grant). So a full OST refuses `write` itself.
 //! client-WB5: a write behind that fails leaves the file errored, with the cause: `fsync` and `close` report it. The kernel drops its pages.
+//! client-WB6: `close` waits too, but no longer than writes of the file end. `execve` closes files under locks that stop all readers of the
+//!     process's `/proc`; the process may be the very server that the writes wait for.
 
 use std::sync::Arc;
 use std::sync::Weak;

@@ -11,7 +11,7 @@ impl Fs {
     /// close(2): waits for the writes behind, and reports lost data of this file; does not wait for the medium.
     pub fn flush(&self, handle: Handle) -> Result<(), Fault> {
         let file = &self.opened(handle)?.file;
-        self.await_behind(file, self.deadline())?;
+        self.behind.await_close(file.fid, self.deadline());
         self.check_poison(file)
     }
 
