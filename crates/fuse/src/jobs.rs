@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use client::Fs;
 use fusedev::Request;
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 
 /// How a process' job is found, as Lustre's `jobid_var`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -105,8 +106,15 @@ struct Seen {
     pid: u32,
     uid: u32,
     tag: u32,
-    at: Instant,
+    /// By `now`.
+    at: Duration,
     fresh_for: Duration,
+}
+
+/// A clock that ticks every few milliseconds: to read it costs a request least.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 impl Seen {
@@ -114,7 +122,7 @@ impl Seen {
         (self.pid, self.uid) == (pid, uid)
     }
     fn is_fresh(&self) -> bool {
-        self.at.elapsed() < self.fresh_for
+        now() - self.at < self.fresh_for
     }
     /// How long a look holds, after one that held for so long.
     fn fresh_after(before: Option<Duration>) -> Duration {
@@ -122,9 +130,12 @@ impl Seen {
     }
 }
 
+/// Callers that a thread remembers: those of a program with several threads take turns.
+const LAST_CALLERS: usize = 16;
+
 thread_local! {
-    /// The last caller of this thread, with the address of its `Callers`.
-    static LAST: Cell<Option<(usize, Seen)>> = const { Cell::new(None) };
+    /// The last callers of this thread by process, with the address of their `Callers`.
+    static LAST: [Cell<Option<(usize, Seen)>>; LAST_CALLERS] = const { [const { Cell::new(None) }; LAST_CALLERS] };
 }
 
 /// Callers by process, with the tags of their jobs.
@@ -154,7 +165,9 @@ impl Callers {
         }
         let (pid, uid, me) = (request.pid(), request.uid(), Arc::as_ptr(&self.0).addr());
         let is_right = |of: usize, seen: &Seen| of == me && seen.is_of(pid, uid) && seen.is_fresh();
-        if let Some((_, seen)) = LAST.get().filter(|(of, seen)| is_right(*of, seen)) {
+        let at = pid as usize % LAST_CALLERS;
+        let last = LAST.with(|last| last[at].get());
+        if let Some((_, seen)) = last.filter(|(of, seen)| is_right(*of, seen)) {
             return client::set_job(seen.tag);
         }
         let before = self.known(pid, uid);
@@ -168,7 +181,7 @@ impl Callers {
                 self.look(pid, uid, before, tag)
             }
         };
-        LAST.set(seen.map(|seen| (me, seen)));
+        LAST.with(|last| last[at].set(seen.map(|seen| (me, seen))));
         client::set_job(seen.or(before).map_or(0, |seen| seen.tag));
     }
 
@@ -198,7 +211,7 @@ impl Callers {
             let tag = tag();
             let fresh_for =
                 Seen::fresh_after(before.filter(|seen| seen.tag == tag).map(|seen| seen.fresh_for));
-            let seen = Seen { pid, uid, tag, at: Instant::now(), fresh_for };
+            let seen = Seen { pid, uid, tag, at: now(), fresh_for };
             look.0.keep(seen);
             let _ = tell.send(seen);
         };
@@ -206,7 +219,7 @@ impl Callers {
         let seen = told.recv_timeout(LOOK_MAX).ok();
         if seen.is_none() && self.known(pid, uid).is_none_or(|seen| !seen.is_fresh()) {
             let tag = before.map_or(0, |seen| seen.tag);
-            self.keep(Seen { pid, uid, tag, at: Instant::now(), fresh_for: SLOW_FOR });
+            self.keep(Seen { pid, uid, tag, at: now(), fresh_for: SLOW_FOR });
         }
         seen
     }

@@ -41,6 +41,7 @@ mod setid;
 mod synced;
 mod write;
 
+pub use fusedev::Calls;
 pub use fusedev::{INodeNo, Notifier, Switch};
 pub use jobs::JobId;
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};

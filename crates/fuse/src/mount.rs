@@ -122,9 +122,9 @@ fn start<F: Filesystem>(
     door: F,
     options: &MountOptions,
 ) -> impl FnOnce(OwnedFd, Arc<Gate>) -> io::Result<Serve> + use<F> {
-    let threads = options.threads.max(1);
+    let (threads, calls) = (options.threads.max(1), options.calls.clone());
     move |device, gate| {
-        let session = Session::start(door, device)?;
+        let session = Session::start(door, device)?.counting(calls);
         let serve = move || session.run(threads, move |opcode, work| gate.serve(Class::of(opcode), work));
         Ok(Box::new(serve) as Serve)
     }

@@ -1,7 +1,9 @@
 //! Options of a mount: names, limits and time-outs, each with its default and the reason for it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use fusedev::Calls;
 use rustix::mount::MountFlags;
 
 use crate::jobs::JobId;
@@ -57,6 +59,8 @@ pub struct MountOptions {
     pub read_ahead_kib: u32,
     /// How the job of a request is found.
     pub jobid: JobId,
+    /// Where the kernel's requests are counted.
+    pub calls: Arc<Calls>,
 }
 
 impl MountOptions {
@@ -74,6 +78,7 @@ impl MountOptions {
             max_background: MAX_BACKGROUND,
             read_ahead_kib: READ_AHEAD_KIB,
             jobid: JobId::default(),
+            calls: Arc::default(),
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn dispatch<F: Filesystem>(
             .into_iter()
             .for_each(|operation| serve_silent(fs, channel, &header, operation, around));
     }
-    let raw = Raw::new(header.unique, channel.clone());
+    let mut raw = Raw::new(header.unique, header.opcode, channel.clone());
     let Some(operation) = operation else {
         tracing::warn!(
             opcode = header.opcode,
@@ -44,6 +44,9 @@ pub(crate) fn dispatch<F: Filesystem>(
         );
         return raw.error(Errno::EINVAL);
     };
+    if let Operation::Write { data, .. } = &operation {
+        raw.bytes_in = data.len();
+    }
     let mut once = Some((raw, operation));
     around(header.opcode, &mut || {
         if let Some((raw, operation)) = once.take() {

@@ -9,6 +9,7 @@
 //! fusedev-I4. `unsafe` stands in `clone.rs` alone (decision 0016).
 
 mod attr;
+mod calls;
 mod clone;
 mod control;
 mod dispatch;
@@ -27,6 +28,7 @@ mod session;
 mod xattr_dir_reply;
 
 pub use attr::{FileAttr, FileType, StatxAttr, TimeOrNow};
+pub use calls::{Called, Calls};
 pub use control::Switch;
 pub use errno::Errno;
 pub use filesystem::{Filesystem, Request, UNKNOWN_ID};

@@ -1,7 +1,11 @@
 //! Opcodes of the kernel's requests.
 
 macro_rules! opcodes {
-    ($($name:ident = $number:literal,)*) => { $(pub const $name: u32 = $number;)* };
+    ($($name:ident = $number:literal,)*) => {
+        $(pub const $name: u32 = $number;)*
+        /// Every opcode with its name.
+        pub(crate) const ALL: &[(u32, &str)] = &[$(($number, stringify!($name))),*];
+    };
 }
 
 opcodes! {

@@ -3,16 +3,20 @@
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::calls::Calls;
 use crate::encode::{self, Body, ENTRY_LEN};
 use crate::interrupt::Interrupts;
-use crate::{Errno, FileAttr, FileHandle, FopenFlags, Generation, RequestId, StatxAttr};
+use crate::{Errno, FileAttr, FileHandle, FopenFlags, Generation, RequestId, StatxAttr, opcode};
 
 /// A descriptor of the device, with the state of the whole connection.
 pub(crate) struct Channel {
     pub fd: OwnedFd,
     pub interrupts: Arc<Interrupts>,
+    pub calls: Arc<Calls>,
+    /// Number of the thread that receives from it.
+    pub thread: usize,
 }
 
 /// The one reply that a request expects.
@@ -22,11 +26,15 @@ pub(crate) struct Raw {
     channel: Option<Arc<Channel>>,
     /// The request is in the table of interruptible requests.
     waits: bool,
+    opcode: u32,
+    begun: Instant,
+    /// Content in the request.
+    pub bytes_in: usize,
 }
 
 impl Raw {
-    pub fn new(unique: RequestId, channel: Arc<Channel>) -> Raw {
-        Raw { unique, channel: Some(channel), waits: false }
+    pub fn new(unique: RequestId, opcode: u32, channel: Arc<Channel>) -> Raw {
+        Raw { unique, channel: Some(channel), waits: false, opcode, begun: Instant::now(), bytes_in: 0 }
     }
 
     /// Notes that the request is in the table of interruptible requests.
@@ -49,7 +57,12 @@ impl Raw {
         if self.waits {
             channel.interrupts.leave(self.unique);
         }
-        let len = 16 + parts[0].len() + parts[1].len();
+        let body_len = parts[0].len() + parts[1].len();
+        let bytes_out = if self.opcode == opcode::READ { body_len } else { 0 };
+        // Before the answer: a program that has it finds its request counted.
+        let (took, bytes) = (self.begun.elapsed(), self.bytes_in + bytes_out);
+        channel.calls.count(channel.thread, self.opcode, took, -error, bytes);
+        let len = 16 + body_len;
         let mut head = Body::<16>::new();
         head.u32(len as u32).u32(error as u32).u64(self.unique.0);
         let slices = [IoSlice::new(head.bytes()), IoSlice::new(parts[0]), IoSlice::new(parts[1])];

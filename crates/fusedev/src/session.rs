@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::calls::Calls;
 use crate::clone::clone_device;
 use crate::dispatch::dispatch;
 use crate::encode::Body;
@@ -24,6 +25,7 @@ pub struct Session<F> {
     device: Arc<OwnedFd>,
     interrupts: Arc<Interrupts>,
     long_setxattr: bool,
+    calls: Arc<Calls>,
 }
 
 impl<F: Filesystem> Session<F> {
@@ -32,6 +34,7 @@ impl<F: Filesystem> Session<F> {
         let mut buffer = vec![0; MAX_WRITE_BYTES as usize + OVERHEAD];
         let device = Arc::new(device);
         let interrupts = Arc::new(Interrupts::default());
+        let calls = Arc::new(Calls::default());
         loop {
             let Some(bytes) = next(&device, &mut buffer)? else {
                 return Err(Errno::NODEV.into());
@@ -40,8 +43,10 @@ impl<F: Filesystem> Session<F> {
             let channel = Arc::new(Channel {
                 fd: device.as_fd().try_clone_to_owned()?,
                 interrupts: interrupts.clone(),
+                calls: calls.clone(),
+                thread: 0,
             });
-            let raw = Raw::new(header.unique, channel);
+            let raw = Raw::new(header.unique, header.opcode, channel);
             let Some(Operation::Init(init)) = request::operation(header.opcode, body, false) else {
                 raw.error(crate::Errno::EIO);
                 continue;
@@ -76,7 +81,7 @@ impl<F: Filesystem> Session<F> {
             raw.body(config.answer().bytes());
             fs.started(Notifier(device.clone()));
             let long_setxattr = config.agreed().contains(InitFlags::FUSE_SETXATTR_EXT);
-            return Ok(Session { fs, device, interrupts, long_setxattr });
+            return Ok(Session { fs, device, interrupts, long_setxattr, calls });
         }
     }
 
@@ -84,12 +89,21 @@ impl<F: Filesystem> Session<F> {
         Notifier(self.device.clone())
     }
 
+    /// The requests of the session are counted there.
+    pub fn counting(self, calls: Arc<Calls>) -> Session<F> {
+        Session { calls, ..self }
+    }
+
     /// Serves requests on `threads` threads, the calling one among them, until the mount is gone. The thread that read a request calls
     /// `around` with its opcode and the work of serving it; `around` must run the work once.
     pub fn run(self, threads: usize, around: impl Fn(u32, &mut dyn FnMut()) + Sync) -> io::Result<()> {
-        let Session { mut fs, device, interrupts, long_setxattr } = self;
+        let Session { mut fs, device, interrupts, long_setxattr, calls } = self;
         let channels = (0..threads.max(1))
-            .map(|n| Ok(Arc::new(Channel { fd: own_device(&device, n)?, interrupts: interrupts.clone() })))
+            .map(|thread| {
+                let fd = own_device(&device, thread)?;
+                let (interrupts, calls) = (interrupts.clone(), calls.clone());
+                Ok(Arc::new(Channel { fd, interrupts, calls, thread }))
+            })
             .collect::<io::Result<Vec<_>>>()?;
         let serve = |channel: &Arc<Channel>| {
             // Filled with ones: pages of zeros would only be promised. The memory must be there for requests that come when memory is

@@ -161,7 +161,8 @@ impl Calls {
     pub fn count(&self, begun: Begun, reply: &Header, reply_body: &[u8]) {
         let stripe = stripe();
         let counts = self.stripes[stripe].0[place(begun.call)].get_or_init(Box::default);
-        let took = begun.at.elapsed();
+        let at = Instant::now();
+        let took = at - begun.at;
         let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed);
         let us = took.as_micros() as u64;
         // The first bound that is not below.
@@ -178,14 +179,14 @@ impl Calls {
         self.jobs.count(
             stripe,
             begun.job,
-            Done { call: begun.call, bytes_in, bytes_out, code, took, waited },
+            Done { call: begun.call, bytes_in, bytes_out, code, took, waited, at },
         );
     }
 
     /// Counts a part of a request, whose time is counted with the whole.
     pub fn count_part(&self, begun: Begun, call: u16, bytes_in: u64) {
         let (took, waited) = Default::default();
-        let done = Done { call, bytes_in, bytes_out: 0, code: 0, took, waited };
+        let done = Done { call, bytes_in, bytes_out: 0, code: 0, took, waited, at: begun.at };
         self.jobs.count(stripe(), begun.job, done);
     }
 

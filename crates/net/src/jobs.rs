@@ -92,11 +92,14 @@ pub(crate) struct Done {
     pub code: u16,
     pub took: Duration,
     pub waited: Spent,
+    /// When it was answered.
+    pub at: Instant,
 }
 
-fn now_sec() -> u64 {
+/// Seconds since the first use.
+fn second(at: Instant) -> u64 {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
-    BEGIN.get_or_init(Instant::now).elapsed().as_secs()
+    at.saturating_duration_since(*BEGIN.get_or_init(Instant::now)).as_secs()
 }
 
 impl Jobs {
@@ -110,7 +113,7 @@ impl Jobs {
         let is_absent = [Code::NotFound as u16, Code::NoData as u16].contains(&done.code);
         // Programs look for names and attributes that are not there all the time.
         let is_error = done.code != 0 && !(class == jobs::STAT && is_absent);
-        let mut one = Counts { errors: u64::from(is_error), last_sec: now_sec(), ..Counts::default() };
+        let mut one = Counts { errors: u64::from(is_error), last_sec: second(done.at), ..Counts::default() };
         one.requests[class] = u64::from(is_whole);
         match class {
             jobs::READ => one.bytes_read = done.bytes_out,
@@ -125,7 +128,7 @@ impl Jobs {
 
     /// A request of this job has waited, which was seen outside of its own thread.
     pub fn count_wait(&self, key: Key, cause: Cause, time: Duration) {
-        let mut one = Counts { last_sec: now_sec(), ..Counts::default() };
+        let mut one = Counts { last_sec: second(Instant::now()), ..Counts::default() };
         one.waited.add(cause, time);
         self.add(0, key, &one);
     }
@@ -206,7 +209,7 @@ impl Jobs {
 
     /// The `max` jobs that took most time, the most first, and the sum of all others.
     pub fn stats(&self, max: usize) -> JobStatsReply {
-        let now = now_sec();
+        let now = second(Instant::now());
         self.sweep(now);
         let mut rest = self.gone.lock().clone();
         let mut sums: Vec<(Key, Counts)> = self.sums().into_iter().collect();
@@ -252,14 +255,17 @@ impl Jobs {
 mod tests {
     use super::*;
 
-    const READ: Done = Done {
-        call: wire::object::Read::CALL,
-        bytes_in: 30,
-        bytes_out: 4096,
-        code: 0,
-        took: Duration::from_micros(50),
-        waited: Spent([1000; spent::CAUSES]),
-    };
+    fn a_read() -> Done {
+        Done {
+            call: wire::object::Read::CALL,
+            bytes_in: 30,
+            bytes_out: 4096,
+            code: 0,
+            took: Duration::from_micros(50),
+            waited: Spent([1000; spent::CAUSES]),
+            at: Instant::now(),
+        }
+    }
 
     fn name(tag: u32, job: &str) -> JobName {
         JobName { tag, job: job.to_owned(), uid: 1000 + tag }
@@ -268,10 +274,10 @@ mod tests {
     #[test]
     fn requests_of_all_threads_are_summed_under_the_name_that_the_client_told() {
         let jobs = Jobs::default();
-        (0..20).for_each(|stripe| jobs.count(stripe, (7, 1), READ));
-        jobs.count(0, (7, 2), Done { code: Code::Io as u16, took: Duration::from_millis(9), ..READ });
-        jobs.count(0, (7, 0), READ);
-        let absent = Done { call: wire::meta::Lookup::CALL, code: Code::NotFound as u16, ..READ };
+        (0..20).for_each(|stripe| jobs.count(stripe, (7, 1), a_read()));
+        jobs.count(0, (7, 2), Done { code: Code::Io as u16, took: Duration::from_millis(9), ..a_read() });
+        jobs.count(0, (7, 0), a_read());
+        let absent = Done { call: wire::meta::Lookup::CALL, code: Code::NotFound as u16, ..a_read() };
         jobs.count(0, (7, 2), Done { took: Duration::ZERO, ..absent });
         jobs.tell(SessionId(7), "host 5", vec![name(1, "4711"), name(2, "tar.1002")]).expect("names");
         let stats = jobs.stats(10);
@@ -297,7 +303,7 @@ mod tests {
     fn jobs_beyond_the_wanted_ones_are_in_the_rest() {
         let jobs = Jobs::default();
         for tag in 1..=100 {
-            jobs.count(tag as usize, (1, tag), Done { took: Duration::from_micros(tag.into()), ..READ });
+            jobs.count(tag as usize, (1, tag), Done { took: Duration::from_micros(tag.into()), ..a_read() });
         }
         let stats = jobs.stats(10);
         let tags: Vec<_> = stats.rows.iter().map(|row| row.tag).collect();
@@ -310,7 +316,7 @@ mod tests {
     fn a_full_table_counts_more_jobs_in_the_rest() {
         let jobs = Jobs::default();
         let count = JOBS_MAX as u32 + 50;
-        (1..=count).for_each(|tag| jobs.count(3, (1, tag), READ));
+        (1..=count).for_each(|tag| jobs.count(3, (1, tag), a_read()));
         let stats = jobs.stats(usize::MAX);
         let sum = stats.rows.iter().map(|row| row.counts.total()).sum::<u64>() + stats.rest.total();
         assert_eq!((stats.rows.len(), sum), (ROWS_MAX, u64::from(count)));

@@ -105,6 +105,11 @@ families! {
     PEER_CONNECTIONS = Gauge "stria_peer_connections" ["peer"] "Open connections with another host";
     PEER_FAILURES = Counter "stria_peer_failures" ["peer"] "Connections with another host that broke or were refused";
 
+    MOUNT_REQUESTS = Counter "stria_mount_requests" ["operation"] "Requests of the kernel to a mount, by the operation of FUSE; what the kernel answers from its cache is not among them";
+    MOUNT_ERRORS = Counter "stria_mount_errors" ["operation"] "Requests that a mount answered with an error, but for names and attributes that are not there";
+    MOUNT_TIME = Counter "stria_mount_request_seconds" ["operation"] "Time that a mount took for them, with all waits for servers";
+    MOUNT_BYTES = Counter "stria_mount_bytes" ["operation"] "Content of reads and writes at a mount";
+
     MGS_LEADS = Gauge "stria_mgs_leads" [] "1: this management service leads";
     MGS_VERSION = Gauge "stria_mgs_map_version" [] "Version of the cluster map";
     MGS_TARGETS = Gauge "stria_mgs_targets" ["fs", "state"] "Targets in the cluster map, by their state as members of their mirrors";

@@ -1,6 +1,7 @@
 //! `stria mount`: a client that mounts a file system whose servers run elsewhere.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -103,7 +104,15 @@ impl Mount {
             return Ok(Exit::Done);
         }
         let (point, herald) = (super::absolute(&config.mountpoint)?, Herald::new(self.detached));
-        self.serve(MountWish { source, point, options, tls: config.tls, metrics: config.metrics, herald })
+        self.serve(MountWish {
+            source,
+            point,
+            options,
+            tls: config.tls,
+            metrics: config.metrics,
+            calls: Arc::default(),
+            herald,
+        })
     }
 
     fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
@@ -112,7 +121,15 @@ impl Mount {
         let source = Source::parse(source)
             .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;
         let herald = Herald::new(self.detached);
-        Ok(MountWish { source, point: super::absolute(&point)?, options, tls: None, metrics: None, herald })
+        Ok(MountWish {
+            source,
+            point: super::absolute(&point)?,
+            options,
+            tls: None,
+            metrics: None,
+            calls: Arc::default(),
+            herald,
+        })
     }
 
     fn serve(&self, wish: MountWish) -> anyhow::Result<Exit> {

@@ -467,6 +467,7 @@ impl Up {
                 client_name: own_client_name(point),
                 // The servers belong to this process, too: a claim would protect no one.
                 claims: client::Claims::All,
+                calls: servers.calls.clone(),
             };
             Client::start(wish, sender.clone())
         })

@@ -61,6 +61,8 @@ pub struct OfServers {
     pub fabric: Arc<Fabric>,
     pub places: Vec<Arc<Place>>,
     pub mgs: Option<Arc<mgs::Mgs>>,
+    /// Of a mount in the same process.
+    pub calls: Arc<fuse::Calls>,
     /// The jobs that the page has shown.
     pub jobs: Mutex<HashMap<TargetId, Shown>>,
 }
@@ -81,6 +83,7 @@ impl Source for OfServers {
         if let Some(mgs) = &self.mgs {
             self.add_mgs(sheet, &mgs.map());
         }
+        add_mount(sheet, &self.calls);
         add_peers(sheet, &self.fabric.stat());
     }
 }
@@ -220,14 +223,26 @@ fn name(map: &ClusterMap, target: TargetId) -> String {
     )
 }
 
+fn add_mount(sheet: &mut Sheet, calls: &fuse::Calls) {
+    for called in calls.called() {
+        let label = [called.operation.as_str()];
+        sheet.add(&MOUNT_REQUESTS, &label, called.requests as f64);
+        sheet.add(&MOUNT_ERRORS, &label, called.errors as f64);
+        sheet.add(&MOUNT_TIME, &label, called.time.as_secs_f64());
+        sheet.add(&MOUNT_BYTES, &label, called.bytes as f64);
+    }
+}
+
 /// The numbers of a mount.
 pub struct OfMount {
     pub fabric: Arc<Fabric>,
+    pub calls: Arc<fuse::Calls>,
 }
 
 impl Source for OfMount {
     fn collect(&self, sheet: &mut Sheet) {
         of_process(sheet, "mount");
+        add_mount(sheet, &self.calls);
         add_peers(sheet, &self.fabric.stat());
     }
 }

@@ -59,6 +59,8 @@ pub struct Wish<'a> {
     pub client_name: String,
     /// The users that the mount may act for.
     pub claims: client::Claims,
+    /// Where the kernel's requests are counted.
+    pub calls: Arc<fuse::Calls>,
 }
 
 impl Client {
@@ -78,6 +80,7 @@ impl Client {
         let mut how = MountOptions::new(wish.source);
         how.flags = wish.options.flags;
         how.max_read = wish.options.max_read;
+        how.calls = wish.calls;
         how.idmap = wish.options.idmap;
         how.jobid = wish.options.jobid.clone();
         how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);

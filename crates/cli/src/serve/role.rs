@@ -273,6 +273,8 @@ pub struct MountWish {
     /// The keys `tls` and `metrics` of its configuration.
     pub tls: Option<String>,
     pub metrics: Option<String>,
+    /// Where the kernel's requests are counted.
+    pub calls: Arc<fuse::Calls>,
     /// Where a wait is reported.
     pub herald: Herald,
 }
@@ -289,7 +291,10 @@ pub fn mount(wish: MountWish, on_ready: impl FnOnce()) -> anyhow::Result<Exit> {
         Some(trust) => Some(Watch::start(trust, fabric.clone(), || {})?),
         None => None,
     };
-    let page = metrics::serve(wish.metrics.as_deref(), metrics::OfMount { fabric: fabric.clone() })?;
+    let page = metrics::serve(
+        wish.metrics.as_deref(),
+        metrics::OfMount { fabric: fabric.clone(), calls: wish.calls.clone() },
+    )?;
     let (client, mut heart) =
         connect_unless_stopped(wish, fabric, watch.as_ref().map(Watch::feed), (sender, &events))?;
     on_ready();
@@ -431,6 +436,7 @@ fn connect(
             options: &wish.options,
             client_name: format!("{} pid {} {}", host_name(), std::process::id(), wish.point.display()),
             claims: claims_of_this_process(),
+            calls: wish.calls.clone(),
         };
         Client::start(how, sender.clone()).map_err(|e| match e.is::<Failure>() {
             true => e,

@@ -146,6 +146,8 @@ pub struct Servers {
     heart: Option<Heart>,
     /// Looks after the certificates of this process.
     pub feed: Option<Feed>,
+    /// The kernel's requests to a mount in this process.
+    pub calls: Arc<fuse::Calls>,
 }
 
 impl Servers {
@@ -168,6 +170,7 @@ impl Servers {
             last: None,
             heart: None,
             feed: None,
+            calls: Arc::default(),
         }
     }
 
@@ -277,7 +280,8 @@ impl Servers {
     /// The numbers of these servers, for the page of metrics.
     pub fn source(&self, role: &'static str) -> OfServers {
         let (hub, fabric, places) = (self.hub.clone(), self.fabric.clone(), self.places.clone());
-        OfServers { role, hub, fabric, places, mgs: self.mgs.clone(), jobs: Default::default() }
+        let (mgs, calls) = (self.mgs.clone(), self.calls.clone());
+        OfServers { role, hub, fabric, places, mgs, calls, jobs: Default::default() }
     }
 
     /// Gives the targets a newer map: those that joined first do not know the later ones.

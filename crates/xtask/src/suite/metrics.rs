@@ -127,6 +127,10 @@ fn scraped(b: &mut Bench) -> Result<()> {
         };
         ensure!(pages.iter().any(counts), "no process has counted {call}");
     }
+    let written = pages.iter().flat_map(|page| page.lines()).find_map(|line| {
+        line.strip_prefix("stria_mount_bytes_total{operation=\"write\"} ")?.parse::<f64>().ok()
+    });
+    ensure!(written.is_some_and(|bytes| bytes >= 20.0 * f64::from(1 << 20)), "the mount wrote {written:?}");
     // 3. Prometheus.
     if Command::new("prometheus")
         .arg("--version")

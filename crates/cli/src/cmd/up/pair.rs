@@ -347,6 +347,7 @@ pub fn mount(
         options: up.mount_options()?,
         tls: None,
         metrics: None,
+        calls: Arc::default(),
         herald: Herald::Stdout,
     };
     role::connect_here(&wish, Fabric::new(None), sender)
