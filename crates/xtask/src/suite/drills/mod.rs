@@ -89,9 +89,14 @@ pub fn judge(row: &Row, longest: Duration) -> Result<()> {
     }
     ensure!(
         row.longest() < longest,
-        "{}: a call took {:?}, and may take {longest:?}",
+        "{}: a call took {:?}, and may take {longest:?}; {}",
         row.what,
-        row.longest()
+        row.longest(),
+        row.seen
+            .iter()
+            .map(|(kind, seen)| format!("{kind:?}: {:.1} s", seen.longest.as_secs_f64()))
+            .collect::<Vec<_>>()
+            .join(", ")
     );
     Ok(())
 }
@@ -231,7 +236,9 @@ fn one_after_another(
             false => outcome,
         };
         if !table.add(&format!("random-{n}"), outcome, fault.stall_max()) {
-            bail!("random drill {n} of seed {seed} failed: {fault}\n{}", table.text);
+            scene.site.keep();
+            let logs = scene.site.dir().display();
+            bail!("random drill {n} of seed {seed} failed: {fault}; logs are in {logs}\n{}", table.text);
         }
         scene.clear()?;
     }
