@@ -3,9 +3,11 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
-use client::{Fs, Handle, OpenFlags};
+use client::{Fs, Handle, OpenFlags, Settings};
 use common::{Cluster, Wiring, ost_target, pattern, read};
 use disk::Crash;
 use types::{Cred, Fid, TargetId};
@@ -122,6 +124,60 @@ fn a_refusal_makes_the_client_fetch_the_map() {
         late.join().expect("no panic").expect("flushed there");
     });
     check(&fs, h, 2);
+}
+
+/// A member that stands still while clients send it again what it lost, as by `SIGSTOP`, keeps none of them from the next primary.
+#[test]
+fn a_replay_that_stands_still_goes_on_at_the_next_primary() {
+    let mut cluster = Cluster::quiet(Wiring::Tcp, 1);
+    let (op_timeout, commit_interval) = (Duration::from_secs(60), Duration::from_secs(600));
+    let fs = cluster.mount_with(Settings { op_timeout, commit_interval, ..cluster.settings() });
+    let h = make(&fs, "f");
+    write(&fs, h, 0);
+    fs.fsync(h, false).expect("flushed");
+    (1..4).for_each(|n| write(&fs, h, n));
+    let image = cluster.stop_ost(0, Crash::DropAll);
+    let copy = Arc::new(image.crash(Crash::KeepAll));
+    cluster.restart_ost(0, image);
+    let inner = cluster.process(ost_target(0));
+    let still = Arc::new(Still { inner, waiting: AtomicUsize::new(0), goes_on: AtomicBool::new(false) });
+    cluster.hub.add(ost_target(0), still.clone());
+    std::thread::scope(|scope| {
+        let late = scope.spawn(|| fs.fsync(h, false));
+        while still.waiting.load(Ordering::SeqCst) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        cluster.promote(0, copy, MEMBER);
+        fs.set_map(cluster.map.clone());
+        let until = Instant::now() + Duration::from_secs(30);
+        while !late.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_in_time = late.is_finished();
+        still.goes_on.store(true, Ordering::SeqCst);
+        late.join().expect("no panic").expect("flushed there");
+        assert!(is_in_time, "it waits for the former primary");
+    });
+    check(&fs, h, 4);
+}
+
+/// It answers no replay until it may go on.
+struct Still {
+    inner: Arc<dyn net::Service>,
+    waiting: AtomicUsize,
+    goes_on: AtomicBool,
+}
+
+impl net::Service for Still {
+    fn serve(&self, head: &wire::Header, body: &[u8], bulk: &[u8], answer: &mut net::Answer<'_>) {
+        if head.flags & wire::Flags::REPLAY != 0 {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            while !self.goes_on.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.inner.serve(head, body, bulk, answer);
+    }
 }
 
 struct Moved;

@@ -2,6 +2,9 @@
 //!
 //! Peers are cheap handles; all targets of a node share the connections behind them. A peer keeps working when its
 //! node's NIDs change; after a target moved to another node, ask for its peer again.
+//!
+//! net-R4: once another node serves a target, the node of before keeps no request of it, and may stand still: those that wait end as unknown,
+//! and a peer of before sends none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +34,7 @@ struct Routes {
     /// Version of the map that the routes were taken from.
     version: u64,
     /// The node of each target, and its peer once asked for.
-    targets: HashMap<TargetId, (NodeId, Option<Arc<dyn Peer>>)>,
+    targets: HashMap<TargetId, (NodeId, Option<Arc<RemotePeer>>)>,
     nodes: HashMap<NodeId, Arc<Node>>,
     /// Nodes of peers that were requested by address, before there was a map.
     addresses: HashMap<String, Arc<Node>>,
@@ -91,8 +94,8 @@ impl Fabric {
         for t in &map.targets {
             let known = match routes.targets.remove(&t.id) {
                 Some((node, peer)) if node == t.node => peer,
-                Some((node, _)) => {
-                    moved.extend(routes.nodes.get(&node).map(|node| (node.clone(), t.id)));
+                Some((_, peer)) => {
+                    moved.extend(peer);
                     None
                 }
                 None => None,
@@ -100,9 +103,7 @@ impl Fabric {
             targets.insert(t.id, (t.node, known));
         }
         let left = std::mem::replace(&mut routes.targets, targets);
-        moved.extend(
-            left.into_iter().filter_map(|(t, (node, _))| Some((routes.nodes.get(&node)?.clone(), t))),
-        );
+        moved.extend(left.into_values().filter_map(|(_, peer)| peer));
         let gone: Vec<_> = routes.nodes.extract_if(|id, _| map.node(*id).is_none()).collect();
         for n in &map.nodes {
             match routes.nodes.get(&n.id) {
@@ -114,7 +115,7 @@ impl Fabric {
             }
         }
         drop(routes);
-        moved.into_iter().for_each(|(node, target)| node.end_target(target));
+        moved.iter().for_each(|peer| peer.end());
         gone.into_iter().for_each(|(_, node)| node.close("the node has left the cluster", false));
     }
 
@@ -135,24 +136,20 @@ impl Fabric {
         if !node.has_nids() {
             return Err(unknown(target, "its node has no address and it is not served in this process"));
         }
-        let peer: Arc<dyn Peer> = Arc::new(RemotePeer { node: node.clone(), target });
+        let made = Arc::new(RemotePeer::new(node.clone(), target));
         drop(routes);
-        // A newer map may have moved the target meanwhile: then this peer is not kept for it.
-        if let Some((now, slot)) = self.routes.write().targets.get_mut(&target)
-            && *now == id
-        {
-            *slot = Some(peer.clone());
+        match self.routes.write().targets.get_mut(&target) {
+            // net-R4: only one that is kept can be ended.
+            Some((now, slot)) if *now == id => Ok(slot.get_or_insert(made).clone()),
+            _ => Err(unknown(target, "another node serves it now")),
         }
-        Ok(peer)
     }
 
-    /// Ends the requests that wait for this target as unknown: another one serves in its place. It may not answer for long, as when its process
-    /// stands still.
+    /// net-R4: ends the requests that wait for this target as unknown, and its peers of before: another one serves in its place. It may not
+    /// answer for long, as when its process stands still.
     pub fn end_requests(&self, target: TargetId) {
-        let routes = self.routes.read();
-        let node = routes.targets.get(&target).and_then(|(node, _)| routes.nodes.get(node)).cloned();
-        drop(routes);
-        node.iter().for_each(|node| node.end_target(target));
+        let peer = self.routes.write().targets.get_mut(&target).and_then(|(_, peer)| peer.take());
+        peer.iter().for_each(|peer| peer.end());
     }
 
     /// The peer for `target` at an address, to find the MGS. A call to an invalid address fails.
@@ -161,7 +158,7 @@ impl Fabric {
         let node = routes.addresses.entry(nid.to_string()).or_insert_with(|| {
             Node::new(nid.to_string(), NodeId(0), vec![nid.to_string()], self.common.clone())
         });
-        Arc::new(RemotePeer { node: node.clone(), target })
+        Arc::new(RemotePeer::new(node.clone(), target))
     }
 
     /// Closes connections to servers whose certificate is not good any more. Call it when `Trust` tells of a change.

@@ -1,6 +1,7 @@
 //! The peer on another node, over the node's lanes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use types::TargetId;
@@ -17,8 +18,9 @@ use crate::{Call, NetError, Peer, Service, Ticket};
 const SHORT_MAX: usize = 16 * 1024;
 
 pub(crate) struct RemotePeer {
-    pub node: Arc<Node>,
-    pub target: TargetId,
+    node: Arc<Node>,
+    target: TargetId,
+    is_ended: AtomicBool,
 }
 
 /// A request that left whole, and the lane on which its reply will come. Dropped, the reply is dropped, too.
@@ -34,6 +36,16 @@ impl Drop for Outstanding {
 }
 
 impl RemotePeer {
+    pub fn new(node: Arc<Node>, target: TargetId) -> RemotePeer {
+        RemotePeer { node, target, is_ended: AtomicBool::new(false) }
+    }
+
+    /// net-R4: another node serves the target now. Requests that wait end as unknown, and later ones are not sent.
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+        self.node.end_target(self.target);
+    }
+
     fn name(&self) -> String {
         format!("target {} on {}", self.target, self.node.name)
     }
@@ -57,6 +69,11 @@ impl RemotePeer {
             call.head.destination = place.lane().node;
             let (lane, is_new, request) = (place.lane(), place.is_new, call.head.request);
             lane.expect(request, self.target, std::mem::take(call.into));
+            // `end` sees what was announced before it. Without this look the request would wait as long as that node stands still.
+            if self.is_ended.load(Ordering::SeqCst) {
+                *call.into = lane.forget(request).unwrap_or_default();
+                return Err(self.not_sent("another node serves the target now"));
+            }
             let why = match lane.send(&call.head, &call.body, call.bulk, call.deadline) {
                 Ok(()) => return Ok(Outstanding { place, request }),
                 Err(why) => why,

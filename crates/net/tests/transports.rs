@@ -141,6 +141,28 @@ fn the_map_leads_to_the_server_and_follows_its_moves() {
     assert_eq!(echo.served.load(Ordering::SeqCst), 1);
 }
 
+/// net-R4: a thread may have taken its peer before, and send after. The node may stand still, and would keep the request as long.
+#[test]
+fn a_peer_from_before_sends_nothing_to_a_node_that_serves_the_target_no_more() {
+    let (echo, server, fabric) = served();
+    fabric.set_map(&map_with(vec![server.nid()], 5));
+    let (peer, same) = (fabric.peer(T).expect("in the map"), fabric.peer(T).expect("in the map"));
+    ask(&*peer).expect("an answer");
+    fabric.end_requests(T);
+    for peer in [&peer, &same] {
+        let got = ask(&**peer);
+        assert!(matches!(got, Err(NetError::NotSent { .. })), "{got:?}");
+    }
+    assert_eq!(echo.served.load(Ordering::SeqCst), 1);
+    // The target may come back there, or be asked as the other member.
+    let fresh = fabric.peer(T).expect("in the map");
+    ask(&*fresh).expect("an answer");
+    let mut moved = map_with(vec![server.nid()], 6);
+    moved.version = 1;
+    fabric.set_map(&moved);
+    assert!(matches!(ask(&*fresh), Err(NetError::NotSent { .. })));
+}
+
 #[test]
 fn an_address_that_swallows_everything_leaves_time_for_the_next_and_is_tried_last_from_then_on() {
     // The kernel accepts by itself; the handshake stays unanswered, as behind a link that drops packets.

@@ -403,20 +403,26 @@ impl Link {
                 if let Some(peer) = self.peer.read().as_ref() {
                     return Ok((peer.clone(), Incarnation(incarnation)));
                 }
-                *self.peer.write() = Some(self.find_peer(deadline)?);
+                let (target, found) = self.find_peer(deadline)?;
+                let mut peer = self.peer.write();
+                // `follow` changes both under this lock. The peer of the former primary would keep every later request.
+                if self.target() == target {
+                    *peer = Some(found);
+                }
                 continue;
             }
             self.attach(deadline)?;
         }
     }
 
-    fn find_peer(&self, deadline: Instant) -> Result<Arc<dyn Peer>, Fault> {
+    fn find_peer(&self, deadline: Instant) -> Result<(TargetId, Arc<dyn Peer>), Fault> {
         let mut tries = 0;
         loop {
             tries += 1;
             self.refuse_left()?;
-            match self.fabric.peer(self.target()) {
-                Ok(peer) => return Ok(peer),
+            let target = self.target();
+            match self.fabric.peer(target) {
+                Ok(peer) => return Ok((target, peer)),
                 Err(e) if !self.wait(backoff(tries), deadline) => return Err(self.timeout(&e.to_string())),
                 Err(_) => {}
             }

@@ -65,7 +65,7 @@ impl Link {
         deadline: Instant,
     ) -> Result<Option<Resent>, Fault> {
         renewed.apply(request);
-        let peer = self.find_peer(deadline)?;
+        let (target, peer) = self.find_peer(deadline)?;
         let mut into = Buf::new();
         let mut tries = 0;
         loop {
@@ -98,6 +98,10 @@ impl Link {
             };
             if !self.wait(backoff(tries), deadline) {
                 return Err(fault);
+            }
+            // The former primary may stand still as long as its host does.
+            if self.target() != target {
+                return Err(Fault::new(Code::Moved, "another member of its mirror serves now"));
             }
         }
     }
