@@ -135,7 +135,7 @@ fn postgres_crashes(dirs: &Dirs, ends: &AtomicBool, rounds: &AtomicU64) -> Resul
     let mut last = 0;
     while !ends.load(Ordering::SeqCst) {
         let mut ours = postgres.committer(last + 1)?;
-        ours.wait_for(last + TRANSACTIONS)?;
+        ours.wait_for(last + TRANSACTIONS).with_context(|| postgres.last_words())?;
         postgres.crash()?;
         last = ours.finish(false)?;
         postgres.start()?;

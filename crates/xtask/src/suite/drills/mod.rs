@@ -191,7 +191,10 @@ pub fn random(
     let draw = |rng: &mut Rng| Fault::random(rng, has_media);
     let outcome = one_after_another(&mut scene, (count, seed), draw, table);
     let outcome = outcome.and_then(|()| beside.wait());
-    beside.finish().and(outcome)?;
+    if let Err(fault) = beside.finish().and(outcome) {
+        scene.site.keep();
+        return Err(fault.context(format!("logs are in {}", scene.site.dir().display())));
+    }
     scene.command("fsck")?;
     scene.site.stop_all()
 }

@@ -19,7 +19,7 @@ pub struct Committer {
     acknowledged: Arc<AtomicU64>,
     feeder: JoinHandle<()>,
     reader: JoinHandle<()>,
-    complaints: JoinHandle<String>,
+    complaints: Option<JoinHandle<String>>,
 }
 
 impl Committer {
@@ -63,11 +63,11 @@ impl Committer {
                 }
             }
         });
-        let complaints = std::thread::spawn(move || {
+        let complaints = Some(std::thread::spawn(move || {
             let mut text = String::new();
             let _ = stderr.read_to_string(&mut text);
             text
-        });
+        }));
         Ok(Committer { child, stop, acknowledged, feeder, reader, complaints })
     }
 
@@ -88,7 +88,8 @@ impl Committer {
                 bail!("the database acknowledges nothing after {seen}, for {STUCK:?}");
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("the database's shell ended at {}: {status}", self.acknowledged());
+                let complaints = self.complaints();
+                bail!("the database's shell ended at {}: {status}: {complaints}", self.acknowledged());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -110,13 +111,18 @@ impl Committer {
             }
             std::thread::sleep(Duration::from_millis(2));
         };
+        let complaints = self.complaints();
         let _ = self.feeder.join();
         let _ = self.reader.join();
-        let complaints = self.complaints.join().unwrap_or_default();
         if must_live && (!status.success() || !complaints.is_empty()) {
             bail!("the database failed though its files were always there: {status}: {complaints}");
         }
         Ok(self.acknowledged.load(Ordering::SeqCst))
+    }
+
+    /// Of a shell that has ended.
+    fn complaints(&mut self) -> String {
+        self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
 
     pub fn kill(mut self) -> Result<u64> {

@@ -83,7 +83,7 @@ impl Postgres {
         Ok(String::from_utf8(out.stdout)?)
     }
 
-    fn last_words(&self) -> String {
+    pub fn last_words(&self) -> String {
         let log = fs::read_to_string(self.run.join("log")).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().take(12).collect();
         format!("\nthe server's last words:\n{}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
