@@ -20,8 +20,9 @@ use crate::{Hub, Limits};
 
 /// How often the accepting thread looks after old connections, and whether it should stop.
 const ACCEPT_SLICE: Duration = Duration::from_millis(500);
-/// A stopping server lets requests under way be answered for this long, then cuts the connections.
-const GRACE: Duration = Duration::from_millis(1500);
+/// A stopping server lets requests under way be answered for this long, then cuts the connections. A request may wait for another client,
+/// which waits for this server; a hand-over by command takes less than 2 s all the same.
+const GRACE: Duration = Duration::from_millis(1000);
 /// After the cut, threads still in a service are left behind after this time: they hold nothing that the stop must free.
 const CUT_WAIT: Duration = Duration::from_millis(400);
 /// Connects that wait in the kernel during a burst; the kernel may lower it.
@@ -139,8 +140,8 @@ impl Server {
         (self.engine.workers(), self.engine.open())
     }
 
-    /// Stops: no new connections, no new requests; requests under way are answered if they end within 1.5 s. Returns
-    /// within 2 s. A second call does nothing.
+    /// Stops: no new connections, no new requests; requests under way are answered if they end within 1 s. Returns
+    /// within 1.5 s. A second call does nothing.
     pub fn stop(&self) {
         let accepting = std::mem::take(&mut *self.accepting.lock());
         if accepting.is_empty() {
