@@ -122,7 +122,7 @@ impl Seen {
         (self.pid, self.uid) == (pid, uid)
     }
     fn is_fresh(&self) -> bool {
-        now() - self.at < self.fresh_for
+        now().saturating_sub(self.at) < self.fresh_for
     }
     /// How long a look holds, after one that held for so long.
     fn fresh_after(before: Option<Duration>) -> Duration {

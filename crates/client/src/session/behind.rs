@@ -135,6 +135,15 @@ impl Behind {
 
     /// client-WB1: waits until all present writes of the file have ended, well or not. False: the deadline has passed.
     pub fn await_file(&self, fid: Fid, deadline: Instant) -> bool {
+        self.await_until(fid, |_| deadline)
+    }
+
+    /// client-WB6: as `await_file`, but only while writes of the file end.
+    pub fn await_close(&self, fid: Fid, deadline: Instant) {
+        self.await_until(fid, |entry| deadline.min(entry.moved + CLOSE_IDLE));
+    }
+
+    fn await_until(&self, fid: Fid, until: impl Fn(&Entry) -> Instant) -> bool {
         // A program's own write was counted before it returned.
         if self.count.load(Ordering::SeqCst) == 0 {
             return true;
@@ -142,35 +151,12 @@ impl Behind {
         let mut state = self.state.lock();
         let Some(end) = state.files.get(&fid).map(|entry| entry.line.end()) else { return true };
         loop {
-            if state.files.get(&fid).is_none_or(|entry| entry.line.has_ended_below(end)) {
-                return true;
-            }
-            if !self.wait(&mut state, Some(fid), deadline) {
-                return false;
-            }
-        }
-    }
-
-    /// client-WB6: as `await_file`, but only while writes of the file end.
-    pub fn await_close(&self, fid: Fid, deadline: Instant) {
-        if self.count.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        let mut state = self.state.lock();
-        let Some(entry) = state.files.get_mut(&fid) else { return };
-        let end = entry.line.end();
-        if entry.line.can_start(true) {
-            // It was not tried so far.
-            entry.moved = Instant::now();
-        }
-        loop {
-            let moved = match state.files.get(&fid) {
-                Some(entry) if !entry.line.has_ended_below(end) => entry.moved,
-                _ => return,
+            let until = match state.files.get(&fid) {
+                Some(entry) if !entry.line.has_ended_below(end) => until(entry),
+                _ => return true,
             };
-            let until = deadline.min(moved + CLOSE_IDLE);
             if Instant::now() >= until {
-                return;
+                return false;
             }
             self.wait(&mut state, Some(fid), until);
         }
@@ -194,7 +180,7 @@ impl Behind {
     /// it is the file's first one, which keeps the caller's pin until `ended`. `Err`: another write came between.
     pub fn add(&self, file: &Arc<File>, at: u64, job: Job) -> Result<(Option<Job>, bool), Job> {
         let (fid, len) = (file.fid, job.bytes.len());
-        let (range, mtime) = (at..at + len as u64, job.mtime);
+        let (range, mtime, now) = (at..at + len as u64, job.mtime, Instant::now());
         let mut state = self.state.lock();
         if state.is_over || state.overlaps(fid, &range) || !self.has_room(&state, &range) {
             return Err(job);
@@ -203,15 +189,9 @@ impl Behind {
         let entry = state.files.entry(fid).or_insert_with(|| {
             is_first = true;
             self.count.fetch_add(1, Ordering::SeqCst);
-            Entry {
-                file: file.clone(),
-                line: Line::default(),
-                is_ready: false,
-                waiters: 0,
-                moved: Instant::now(),
-            }
+            Entry { file: file.clone(), line: Line::default(), is_ready: false, waiters: 0, moved: now }
         });
-        entry.moved = Instant::now();
+        entry.moved = now;
         assert!(Arc::ptr_eq(&entry.file, file), "client-WB3: a file with writes behind stays in the table");
         let is_alike = |last: &Job| last.tag == job.tag && last.session == job.session;
         let rest = match entry.line.join(&range, is_alike) {

@@ -89,14 +89,10 @@ pub fn judge(row: &Row, longest: Duration) -> Result<()> {
     }
     ensure!(
         row.longest() < longest,
-        "{}: a call took {:?}, and may take {longest:?}; {}",
+        "{}: a call took {:?}, and may take {longest:?}; longest write, create, read, stat: {}",
         row.what,
         row.longest(),
-        row.seen
-            .iter()
-            .map(|(kind, seen)| format!("{kind:?}: {:.1} s", seen.longest.as_secs_f64()))
-            .collect::<Vec<_>>()
-            .join(", ")
+        row.stalls()
     );
     Ok(())
 }
@@ -191,10 +187,7 @@ pub fn random(
     let draw = |rng: &mut Rng| Fault::random(rng, has_media);
     let outcome = one_after_another(&mut scene, (count, seed), draw, table);
     let outcome = outcome.and_then(|()| beside.wait());
-    if let Err(fault) = beside.finish().and(outcome) {
-        scene.site.keep();
-        return Err(fault.context(format!("logs are in {}", scene.site.dir().display())));
-    }
+    scene.kept(beside.finish().and(outcome))?;
     scene.command("fsck")?;
     scene.site.stop_all()
 }
@@ -202,7 +195,8 @@ pub fn random(
 /// Losses of power, one after another on one site. After each one all content is read, and the file system is checked.
 pub fn power(bin: &Path, parent: &Path, (count, seed): (u64, u64), table: &mut Table) -> Result<()> {
     let mut scene = Scene::begin(bin, parent, true)?;
-    one_after_another(&mut scene, (count, seed), Fault::random_power, table)?;
+    let outcome = one_after_another(&mut scene, (count, seed), Fault::random_power, table);
+    scene.kept(outcome)?;
     scene.site.stop_all()
 }
 
@@ -239,9 +233,7 @@ fn one_after_another(
             false => outcome,
         };
         if !table.add(&format!("random-{n}"), outcome, fault.stall_max()) {
-            scene.site.keep();
-            let logs = scene.site.dir().display();
-            bail!("random drill {n} of seed {seed} failed: {fault}; logs are in {logs}\n{}", table.text);
+            bail!("random drill {n} of seed {seed} failed: {fault}\n{}", table.text);
         }
         scene.clear()?;
     }
@@ -264,14 +256,12 @@ impl Table {
         let outcome = outcome.and_then(|row| judge(&row, longest).map(|()| row).context(name.to_owned()));
         let line = match &outcome {
             Ok(row) => {
-                let stalls: Vec<_> =
-                    row.seen.iter().map(|(_, seen)| format!("{:.1}", seen.longest.as_secs_f64())).collect();
                 row.notes.iter().for_each(|note| println!("       {note}"));
                 format!(
-                    "| {name} | {} | {} | {} s | {:.1} s | 0 |\n",
+                    "| {name} | {} | {} | {} | {:.1} s | 0 |\n",
                     row.what,
                     row.errors(),
-                    stalls.join(", "),
+                    row.stalls(),
                     row.in_sync_after.as_secs_f64()
                 )
             }

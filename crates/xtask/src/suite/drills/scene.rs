@@ -60,12 +60,26 @@ impl Row {
     pub fn first_error(&self) -> Option<&str> {
         self.seen.iter().find_map(|(_, seen)| seen.first_error.as_deref())
     }
+    /// The longest call of each probe: `0.3, 0.3, 0.4, 0.3 s`.
+    pub fn stalls(&self) -> String {
+        let all: Vec<_> =
+            self.seen.iter().map(|(_, seen)| format!("{:.1}", seen.longest.as_secs_f64())).collect();
+        format!("{} s", all.join(", "))
+    }
     pub fn longest(&self) -> Duration {
         self.seen.iter().map(|(_, seen)| seen.longest).max().unwrap_or_default().max(self.writes)
     }
 }
 
 impl Scene {
+    /// Keeps the site's logs after a failure, and says where they are.
+    pub fn kept(&mut self, outcome: Result<()>) -> Result<()> {
+        outcome.map_err(|fault| {
+            self.site.keep();
+            fault.context(format!("logs are in {}", self.site.dir().display()))
+        })
+    }
+
     /// Starts what the plan has. `media`: the disks of both servers can fall ill.
     pub fn begin(bin: &Path, parent: &Path, media: bool) -> Result<Scene> {
         let plan = match media {
