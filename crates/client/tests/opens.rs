@@ -394,7 +394,9 @@ fn h7_who_makes_a_file_that_is_gone_before_the_answer_has_made_it() {
         // Both say what they hold before anything is changed.
         b.unlink(Fid::ROOT, b"f", &Cred::root()).expect("unlink");
         slow.let_go();
-        let (_, h) = making.join().expect("no panic").expect("it was made");
+        let (made, h) = making.join().expect("no panic").expect("it was made");
+        // The kernel asks for its attributes before its `open` returns. With `ESTALE` it would make the file once more.
+        assert_eq!(a.getattr(made.fid).expect("it is open").nlink, 0);
         assert_eq!(a.write(h, 0, b"some").expect_err("it is gone").code, Code::Stale);
         assert_eq!(a.lookup(Fid::ROOT, b"f").expect_err("it is made once").code, Code::NotFound);
     });

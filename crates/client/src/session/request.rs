@@ -61,7 +61,7 @@ pub(crate) struct Pending<'a, R: Sent> {
     /// What the answer has that may be cached: a name in a directory, or attributes.
     wish: (Fid, Option<Box<[u8]>>),
     since: Since,
-    /// As it was made.
+    /// In which it was sent last; at first that in which it was made.
     session: SessionId,
     change: Option<OwnChange<'a>>,
     of: PhantomData<R>,
@@ -346,11 +346,13 @@ impl<'a, R: Sent> Pending<'a, R> {
     /// Attaches if needed and stamps session and incarnation.
     fn aim(&mut self) -> Result<Arc<dyn Peer>, Fault> {
         let (peer, incarnation) = self.link.ready(self.call.deadline)?;
-        if R::IS_LATE && self.link.session() != self.session {
+        let session = self.link.session();
+        // plan-Y1: the slot with the first answer went with the session.
+        let is_of_session = R::IS_LATE || R::IS_ONCE && self.is_unknown;
+        if is_of_session && session != self.session {
             return Err(Fault::new(Code::NoSession, "the session in which this change was made was ended"));
         }
-        self.call.head.incarnation = incarnation;
-        self.call.head.session = self.link.session();
+        (self.call.head.incarnation, self.call.head.session, self.session) = (incarnation, session, session);
         Ok(peer)
     }
 
@@ -361,8 +363,9 @@ impl<'a, R: Sent> Pending<'a, R> {
                 format!("{}: the answer to call {:#06x}: {why}", self.link.describe(), R::CALL),
             )
         })?;
-        self.is_unknown = false;
         self.link.note(&head, &reply_head);
+        // A refusal before the target has looked at the slot says nothing of the tries before.
+        self.is_unknown &= matches!(&reply, Err(fault) if is_before_slot(fault.code));
         let reply = match reply {
             Ok(reply) => reply,
             Err(fault) => {
@@ -483,6 +486,11 @@ enum Read<T> {
     Done(Answer<T>),
     Repeat,
     Refused(Fault),
+}
+
+/// Refusals of a server that does not serve now, or does not know the session.
+fn is_before_slot(code: Code) -> bool {
+    matches!(code, Code::NotReady | Code::Moved | Code::NoSession)
 }
 
 /// Is it certain that what was refused with this code did not happen, and is not going to be tried again?

@@ -130,18 +130,28 @@ impl Drop for Section<'_> {
 }
 
 impl Fs {
-    /// client-H7: of a file that is pinned and noted, and was made and opened by one request; the MDT had been told `times` what is held here before
-    /// that was sent. No lock of the file is held.
-    pub(crate) fn hold_made(&self, file: &Arc<File>, times: u64, deadline: Instant) -> Result<(), Fault> {
+    /// client-H7: of a file that is pinned and noted, and was made and opened by one request with this answer; the MDT had been told `times` what is
+    /// held here before that was sent. No lock of the file is held.
+    pub(crate) fn hold_made(
+        &self,
+        file: &Arc<File>,
+        made: Attr,
+        times: u64,
+        deadline: Instant,
+    ) -> Result<Attr, Fault> {
         let sharing = &self.id.sharing;
         if !sharing.is_shared() || sharing.times_told() == times {
-            return Ok(());
+            return Ok(made);
         }
         match self.section(file, To::Read, deadline) {
             // Another has taken it away before the MDT could know. It was made all the same, and only then removed: to say otherwise would
-            // have its maker make it twice. The next use of the descriptor fails with `Stale`.
-            Err(fault) if fault.code == Code::Stale => Ok(()),
-            held => held.map(drop),
+            // have its maker make it twice. The next use of its content fails with `Stale`.
+            Err(fault) if fault.code == Code::Stale => {
+                // The kernel asks for attributes before its `open` returns. With `ESTALE` it would look up the path anew, and make a second file.
+                self.id.gone.remember(Attr { nlink: 0, ..made });
+                Ok(made)
+            }
+            held => held.map(|_| made),
         }
     }
 

@@ -6,8 +6,8 @@ use types::{Fid, ObjectId, h64};
 use wire::accessed::Accessed;
 use wire::meta::{
     Create, CreateReply, CreateWith, GetAttr, GetAttrs, Inode, LeaseDir, Link, Lookup, MakeDir, OpenReply,
-    ReadDir, RemoveDir, Rename, RenameReply, Symlink, Tmpfile, Unlink, UnlinkReply, WriteInline,
-    WriteInlineReply,
+    ReadDir, RemoveDir, RemoveXattr, Rename, RenameReply, SetXattr, Symlink, Tmpfile, Unlink, UnlinkReply,
+    WriteInline, WriteInlineReply,
 };
 use wire::object::{self, Capability};
 use wire::{Reader, Request, Wire};
@@ -54,6 +54,8 @@ pub(crate) trait Sent: Request {
     const REMOVES: bool = false;
     /// It changes names: a client's changes of names are carried out in their order.
     const NAMES: bool = false;
+    /// Carried out twice, it would change more, or be refused for its own change.
+    const IS_ONCE: bool = Self::NAMES;
     /// It is sent later than its change was made, and only in the session of that (client-U8).
     const IS_LATE: bool = false;
     /// The waiting changes that bear on it.
@@ -72,8 +74,6 @@ sent!(
     wire::meta::SetAttr,
     wire::meta::ReadLink,
     wire::meta::GetXattr,
-    wire::meta::SetXattr,
-    wire::meta::RemoveXattr,
     wire::meta::ListXattr,
     wire::meta::Open,
     wire::meta::OpenRead,
@@ -162,7 +162,14 @@ impl Sent for GetAttrs {
         After::Of(self.fids.clone())
     }
 }
+impl Sent for SetXattr {
+    const IS_ONCE: bool = true;
+}
+impl Sent for RemoveXattr {
+    const IS_ONCE: bool = true;
+}
 impl Sent for WriteInline {
+    const IS_ONCE: bool = true;
     /// A replayed write was carried out before, so it is carried out again even if an abandoned migration shows again after the restart.
     fn amend(body: &mut [u8], _: &WriteInlineReply) {
         let Ok(was) = WriteInline::from_bytes(body) else { return };

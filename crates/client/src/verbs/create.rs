@@ -57,7 +57,7 @@ impl Fs {
         // 2. The rest is as in an open.
         let attr = self
             .take_created(&file, CreateReply { made, open }, mark, Asks::New(flags, cred), deadline)
-            .and_then(|attr| self.hold_made(&file, times_told, deadline).map(|()| attr))
+            .and_then(|attr| self.hold_made(&file, attr, times_told, deadline))
             .and_then(|attr| match flags.truncate && !made {
                 true => self.truncate_pinned(&file, 0, cred, deadline),
                 false => Ok(attr),

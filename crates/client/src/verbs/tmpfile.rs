@@ -36,7 +36,7 @@ impl Fs {
                 self.take_open(&file, answer.reply, answer.mark, deadline).map(|_| attr)
             })
         };
-        let attr = attr.and_then(|attr| self.hold_made(&file, times_told, deadline).map(|()| attr));
+        let attr = attr.and_then(|attr| self.hold_made(&file, attr, times_told, deadline));
         self.make_handle(file, flags, attr, deadline).map(|(handle, attr)| (attr, handle))
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use client::{Fs, OpenFlags};
 use testkit::story::{Story, StoryShape, bytes_of, count};
 use testkit::{Rng, Who, Wiring};
-use types::{Cred, Fault, Fid};
+use types::{Code, Cred, Fault, Fid};
 use wire::meta::FileState;
+use wire::session::Detach;
 
 /// The server's event while the client waits for the lost reply.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ enum Then {
     Killed,
     /// The server lost power, and starts.
     LostPower(u64),
+    /// The MDT ends the client's session before the link comes back.
+    SessionEnded,
 }
 
 /// Requests whose lost answer was that of a change, and those before which the client asked something.
@@ -34,7 +37,7 @@ fn with_lost_reply<T: Send>(
     op: impl FnOnce(Arc<Fs>) -> Result<T, Fault> + Send,
 ) -> Result<T, Fault> {
     let fs = story.fs().clone();
-    let before = story.stat(who).last_seq;
+    let (before, session) = (story.stat(who).last_seq, fs.session());
     story.lose_replies(who);
     std::thread::scope(|s| {
         let asking = s.spawn(move || op(fs));
@@ -62,6 +65,10 @@ fn with_lost_reply<T: Send>(
             Then::LostPower(seed) => {
                 story.power_cut(who, seed);
                 story.start(who);
+            }
+            Then::SessionEnded => {
+                story.ask(Who::Mdt, &Detach { session }).unwrap();
+                story.heal(who);
             }
         }
         asking.join().unwrap()
@@ -170,4 +177,17 @@ fn what_was_told_together_is_true_though_the_answer_was_lost() {
             assert!(story.read(&format!("f{n}")).unwrap() == bytes_of(n, size(n) as usize), "{then:?} {n}");
         }
     }
+}
+
+/// [S-exactly-once] A change whose answer was lost is not carried out once more in the next session: its outcome is unknown, and the call fails.
+#[test]
+fn a_change_without_an_answer_is_not_repeated_in_another_session() {
+    let mut story = Story::begin(StoryShape::quiet(Wiring::Tcp));
+    let (cred, root) = (Cred::root(), Fid::ROOT);
+    let make = |fs: Arc<Fs>| fs.mkdir(root, b"d", 0o755, &cred);
+    let made = with_lost_reply(&mut story, Who::Mdt, Then::SessionEnded, make);
+    assert_eq!(made.unwrap_err().code, Code::NoSession);
+    story.lookup("d").unwrap();
+    // The mount goes on in its new session.
+    story.fs().mkdir(root, b"e", 0o755, &cred).unwrap();
 }
