@@ -10,7 +10,7 @@
 
 mod text;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -123,8 +123,19 @@ impl fmt::Display for Refusal {
 impl History {
     /// Searches for a sequential order; the refusal shows how far the search came.
     pub fn judge(&self) -> Result<(), Refusal> {
+        self.judge_as(false)
+    }
+
+    /// As `judge`, of calls that came through kernels. A kernel looks up the two names of a rename one after the other, and answers by itself that
+    /// it is done if both are the same file. Another mount may have moved the file between the two looks.
+    pub fn judge_of_kernels(&self) -> Result<(), Refusal> {
+        self.judge().or_else(|_| self.judge_as(true))
+    }
+
+    fn judge_as(&self, kernels_rename: bool) -> Result<(), Refusal> {
         assert!(self.0.len() <= CALLS_MAX, "{} calls are more than a configuration has bits", self.0.len());
-        let mut search = Search { calls: &self.0, visited: HashSet::new(), order: vec![], longest: vec![] };
+        let (visited, order, longest) = Default::default();
+        let mut search = Search { calls: &self.0, kernels_rename, visited, order, longest };
         if search.goes_on(0, &World::new()) {
             return Ok(());
         }
@@ -139,6 +150,7 @@ impl History {
 
 struct Search<'a> {
     calls: &'a [Call],
+    kernels_rename: bool,
     visited: HashSet<(u128, Vec<u64>)>,
     order: Vec<usize>,
     longest: Vec<usize>,
@@ -159,16 +171,30 @@ impl Search<'_> {
         }
         for n in self.next(done) {
             let mut then = world.clone();
-            if !then.takes(n, &self.calls[n]) {
-                continue;
-            }
-            self.order.push(n);
-            if self.goes_on(done | 1 << n, &then) {
+            if then.takes(n, &self.calls[n]) && self.goes_on_after(n, done, &then) {
                 return true;
             }
-            self.order.pop();
+            if !self.kernels_rename {
+                continue;
+            }
+            if world.is_one_file(n, &self.calls[n]) && self.goes_on_after(n, done, world) {
+                return true;
+            }
+            let mut then = world.clone();
+            if then.looks_at_old_name(n, &self.calls[n]) && self.goes_on(done, &then) {
+                return true;
+            }
         }
         false
+    }
+
+    fn goes_on_after(&mut self, n: usize, done: u128, then: &World) -> bool {
+        self.order.push(n);
+        let goes_on = self.goes_on(done | 1 << n, then);
+        if !goes_on {
+            self.order.pop();
+        }
+        goes_on
     }
 
     /// The calls that may take effect next: those that began before the first end of any remaining call. Calls that ended come first,
@@ -190,13 +216,15 @@ struct World {
     dirs: HashMap<char, Node>,
     /// For each node, the call that created it, and its number once that is known.
     files: HashMap<Node, (usize, Option<u64>)>,
+    /// The file that a kernel has found under the old name of a rename, by the call.
+    looked: BTreeMap<usize, Node>,
 }
 
 impl World {
     fn new() -> World {
         let mut model = Model::default();
         let dirs = DIRS.map(|dir| (dir, model.make(0, &name(dir), Kind::Dir).expect("nothing is there yet")));
-        World { model, dirs: dirs.into(), files: HashMap::new() }
+        World { model, dirs: dirs.into(), files: HashMap::new(), looked: BTreeMap::new() }
     }
 
     /// Identifies this world: each name with the call that created its file, and the numbers that no create result reported.
@@ -213,7 +241,26 @@ impl World {
         let mut seen: Vec<_> = open_ended.filter_map(|(by, fid)| Some((*by as u64, (*fid)?))).collect();
         seen.sort();
         key.extend(seen.into_iter().flat_map(|(by, fid)| [by, fid]));
+        key.push(u64::MAX);
+        key.extend(self.looked.iter().flat_map(|(call, node)| [*call as u64, self.files[node].0 as u64]));
         key
+    }
+
+    /// The kernel's look at the old name of rename `n`, which is done by its answer. False: it has looked, or there is nothing to see.
+    fn looks_at_old_name(&mut self, n: usize, call: &Call) -> bool {
+        let Op::Rename { from, noreplace: false, .. } = call.op else { return false };
+        let is_done = call.ended.as_ref().is_some_and(|(_, said)| *said == Said::Done);
+        match self.model.lookup(self.dirs[&from.dir], &name(from.name)) {
+            Ok(node) if is_done && !self.looked.contains_key(&n) => self.looked.insert(n, node).is_none(),
+            _ => false,
+        }
+    }
+
+    /// The kernel finds the file that it has seen under the old name of rename `n` under the new one, too.
+    fn is_one_file(&self, n: usize, call: &Call) -> bool {
+        let Op::Rename { to, .. } = call.op else { return false };
+        let found = self.model.lookup(self.dirs[&to.dir], &name(to.name)).ok();
+        found.is_some() && found == self.looked.get(&n).copied()
     }
 
     /// Applies call number `n`. False: the model gives another result, or the call has no end and changes nothing. The caller then

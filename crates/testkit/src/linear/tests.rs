@@ -94,6 +94,29 @@ fn what_no_order_explains_is_refused() {
     bad.iter().for_each(|(what, text)| check(what, false, text));
 }
 
+/// Two mounts give a file the same new name at once. The second kernel finds both names to be one file, if its looks are on both sides of the first
+/// rename.
+#[test]
+fn a_kernel_may_find_both_names_of_a_rename_to_be_one_file() {
+    let judged = |text: &str| {
+        let history = History::parse(text).unwrap();
+        (history.judge().is_ok(), history.judge_of_kernels().is_ok())
+    };
+    let made = "0 1 2 create d/a = 16x1";
+    let both = format!("{made}\n0 3 6 rename d/a e/b = ok\n1 4 7 rename d/a e/b = ok");
+    assert_eq!(judged(&both), (false, true));
+    assert_eq!(judged(&format!("{both}\n0 8 9 list e = b:16\n0 10 11 list d = nothing")), (false, true));
+    // The looks of a call are not before its begin, and it has done nothing.
+    let later = format!("{made}\n0 3 4 rename d/a e/b = ok\n1 5 7 rename d/a e/b = ok");
+    assert_eq!(judged(&later), (false, false));
+    assert_eq!(judged(&format!("{both}\n0 8 9 list e = nothing")), (false, false));
+    // A kernel that is told not to replace finds a name that is taken.
+    let moved = format!("{made}\n0 3 6 move d/a e/b = ok\n1 4 7 move d/a e/b = ok");
+    assert_eq!(judged(&moved), (false, false));
+    let other = format!("{both}\n0 8 9 create d/a = 17x1\n0 10 11 stat e/b = 17x1");
+    assert_eq!(judged(&other), (false, false));
+}
+
 /// 40 calls without an end, and no order fits: the set of visited configurations bounds the work until the refusal.
 #[test]
 fn a_long_history_of_calls_that_never_ended_is_judged_at_once() {
