@@ -11,7 +11,7 @@ build:
 demo: deps-demo
 	@scripts/demo
 
-test: deps
+test: deps-demo
 	@scripts/test
 
 mpi:
