@@ -13,7 +13,7 @@ use testkit::hosts::{Hosts, Part, Plan, Site, Spec};
 use testkit::{Rng, Wiring};
 
 use super::semantics::wait_until;
-use super::sys::{ensure_eq, ensure_same};
+use super::sys::{ensure_eq, ensure_same, own_files};
 use super::{Bench, Needs, Test, skip};
 
 pub const OWN: &[(Needs, Test)] = &[
@@ -328,6 +328,7 @@ fn write_records(
     synced: &AtomicU64,
 ) -> Result<(u64, Duration)> {
     let (mut n, mut longest) = (0, Duration::ZERO);
+    own_files();
     while !ends.load(Ordering::SeqCst) {
         let begin = Instant::now();
         let (name, _) = place(writer, n);

@@ -130,3 +130,9 @@ pub fn cargo_program(name: &str, version: &str) -> Result<String> {
     }
     bail!("{name} is not installed: cargo install {name} --version ^{version} --locked")
 }
+
+/// Gives this thread, and threads that it starts, a table of open files of their own. A program that another thread starts would inherit files of a
+/// mount, and its `execve` would close them first: with all servers down that waits, and the program may be one of the servers.
+pub fn own_files() {
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).expect("a thread may have files of its own");
+}

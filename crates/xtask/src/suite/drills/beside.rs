@@ -19,6 +19,7 @@ use types::Code;
 use super::super::programs::postgres::Postgres;
 use super::super::programs::sqlite;
 use super::super::routers::verify_in;
+use super::super::sys::own_files;
 
 /// Acknowledged transactions between two crashes of a database.
 const TRANSACTIONS: u64 = 60;
@@ -71,11 +72,14 @@ impl Beside {
             fs::create_dir(&dirs.dir).with_context(|| dirs.dir.display().to_string())?;
             let rounds = Arc::new(AtomicU64::new(0));
             let (stop, counted, program) = (ends.clone(), rounds.clone(), *program);
-            let thread = std::thread::spawn(move || match program {
-                Program::Fio => verify_in(&dirs.dir, &stop, &counted),
-                Program::Sqlite => sqlite_crashes(&dirs, &stop, &counted),
-                Program::Postgres => postgres_crashes(&dirs, &stop, &counted),
-                Program::Histories => histories(&dirs, seed, &stop, &counted),
+            let thread = std::thread::spawn(move || {
+                own_files();
+                match program {
+                    Program::Fio => verify_in(&dirs.dir, &stop, &counted),
+                    Program::Sqlite => sqlite_crashes(&dirs, &stop, &counted),
+                    Program::Postgres => postgres_crashes(&dirs, &stop, &counted),
+                    Program::Histories => histories(&dirs, seed, &stop, &counted),
+                }
             });
             running.push(Running { program, rounds, thread });
         }
