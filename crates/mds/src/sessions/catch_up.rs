@@ -65,18 +65,19 @@ impl CatchingUp {
 
     /// mds-X6: the lowest entry that another session than `session` may still have to send again.
     pub fn until(&self, session: SessionId, at: &CaughtUp, now: Instant) -> Seq {
-        self.mirrors.get(&at.mirror).map_or(ALL, |users| users.until(session, at.incarnation, now))
+        self.mirrors.get(&at.mirror).map_or(ALL, |users| users.until(session, at, now))
     }
 
     /// mds-X6, of this MDT itself. `others` have not reported yet. A session that has said nothing is still to come, and ends if it does not
     /// (mds-X7).
-    pub fn until_here<'a>(&self, at: &CaughtUp, mut others: impl Iterator<Item = &'a SessionId>) -> Seq {
-        let next_of = |s: &SessionId| self.next_of(*s, at.mirror, at.incarnation);
-        let lowest = others.try_fold(ALL, |lowest, s| match next_of(s) {
-            Seq(0) => Err(Seq(0)),
-            next => Ok(next.min(lowest)),
-        });
-        lowest.unwrap_or_else(|none| none)
+    pub fn until_here<'a>(
+        &self,
+        session: SessionId,
+        at: &CaughtUp,
+        others: impl Iterator<Item = &'a SessionId>,
+    ) -> Seq {
+        let next_of = |s: &SessionId| (self.next_of(*s, at.mirror, at.incarnation), *s);
+        others.map(next_of).min().map_or(ALL, |first| may_go_to(first, session, at.next))
     }
 
     /// All users of the mirror have named this incarnation of it or a newer one.
@@ -136,7 +137,8 @@ impl Users {
         true
     }
 
-    fn until(&self, session: SessionId, incarnation: Incarnation, now: Instant) -> Seq {
+    fn until(&self, session: SessionId, at: &CaughtUp, now: Instant) -> Seq {
+        let incarnation = at.incarnation;
         let is_waited_for = |s: &SessionId| {
             let said = self.said.get(s).filter(|_| *s != session);
             said.is_some_and(|said| now.duration_since(said.heard.max(self.newest.1)) < PATIENCE)
@@ -147,8 +149,17 @@ impl Users {
         if is_late || self.lagging.iter().any(is_waited_for) {
             return Seq(0);
         }
-        self.replaying.iter().find(|(_, s)| is_waited_for(s)).map_or(ALL, |(next, _)| *next)
+        let first = self.replaying.iter().find(|(_, s)| is_waited_for(s));
+        first.map_or(ALL, |first| may_go_to(*first, session, at.next))
     }
+}
+
+/// How far `session` may go on, which sends `next` next. `first`: the other session with the lowest entry. Two sessions come to one entry if a mirror
+/// restarts again before all was sent: it counts its entries anew. Without an order both would wait for ever.
+fn may_go_to((lowest, other): (Seq, SessionId), session: SessionId, next: Seq) -> Seq {
+    // 0: it has said nothing yet.
+    let are_at_one = lowest == next && lowest != ALL && lowest != Seq(0);
+    if are_at_one && session < other { Seq(lowest.0 + 1) } else { lowest }
 }
 
 #[cfg(test)]
@@ -197,6 +208,18 @@ mod tests {
         assert_eq!(t.says(C, at(3, ALL)), Seq(0));
     }
 
+    /// A mirror that restarts again during a replay counts its entries anew, so two sessions may have entries of one number.
+    #[test]
+    fn of_two_sessions_at_one_entry_one_goes_first() {
+        let mut t = Table(CatchingUp::default(), Instant::now());
+        [A, B, C].into_iter().for_each(|who| assert_eq!(t.says(who, at(1, ALL)), ALL));
+        assert_eq!([A, B, C].map(|who| t.says(who, at(2, Seq(5)))), [Seq(0), Seq(0), Seq(5)]);
+        assert_eq!(t.says(B, at(2, Seq(5))), Seq(5));
+        assert_eq!(t.says(A, at(2, Seq(5))), Seq(6));
+        assert_eq!(t.says(A, at(2, ALL)), Seq(5));
+        assert_eq!([C, B].map(|who| t.says(who, at(2, Seq(5)))), [Seq(5), Seq(6)]);
+    }
+
     /// mds-X7.
     #[test]
     fn who_says_nothing_is_not_waited_for_and_the_others_keep_their_order() {
@@ -220,10 +243,15 @@ mod tests {
         let (mut c, now) = (CatchingUp::default(), Instant::now());
         c.note(A, &at(2, Seq(5)), now).unwrap();
         c.note(B, &at(2, Seq(3)), now).unwrap();
-        assert_eq!(c.until_here(&at(2, Seq(5)), [B].iter()), Seq(3));
-        assert_eq!(c.until_here(&at(2, Seq(5)), [B, C].iter()), Seq(0));
+        assert_eq!(c.until_here(A, &at(2, Seq(5)), [B].iter()), Seq(3));
+        assert_eq!(c.until_here(A, &at(2, Seq(5)), [B, C].iter()), Seq(0));
+        let both = |c: &CatchingUp, at: &CaughtUp| {
+            [c.until_here(A, at, [B].iter()), c.until_here(B, at, [A].iter())]
+        };
+        c.note(B, &at(2, Seq(5)), now).unwrap();
+        assert_eq!(both(&c, &at(2, Seq(5))), [Seq(6), Seq(5)], "one of the two goes first");
         c.forget(B);
-        assert_eq!(c.until_here(&at(2, Seq(5)), [].iter()), ALL);
+        assert_eq!(c.until_here(A, &at(2, Seq(5)), [].iter()), ALL);
     }
     /// mds-X6 and mds-X7 word for word, over all that the sessions have said.
     #[test]
@@ -249,7 +277,11 @@ mod tests {
                 false => Seq(0),
             };
             let others = users.said.iter().filter(|(other, _)| **other != session);
-            let want = others.map(next_of).min().unwrap_or(ALL);
+            let lowest = others.map(|other| (next_of(other), *other.0)).min();
+            let want = match lowest {
+                Some((lowest, other)) if lowest == next && next != ALL && session < other => Seq(next.0 + 1),
+                lowest => lowest.map_or(ALL, |(lowest, _)| lowest),
+            };
             let got = c.until(session, &at, now);
             // A session that has not noticed the last restart may be told to wait where it need not.
             let is_late = at.incarnation != users.newest.0;

@@ -427,7 +427,7 @@ impl Sharers {
             let state_now = &*state;
             let others = || state_now.awaited.iter().filter(|s| **s != session);
             let until = match is_here {
-                true => state.catching_up.until_here(at, others()),
+                true => state.catching_up.until_here(session, at, others()),
                 false if others().next().is_none() => state.catching_up.until(session, at, Instant::now()),
                 // The users of the mirror are not known.
                 false => Seq(0),
