@@ -123,19 +123,23 @@ impl fmt::Display for Refusal {
 impl History {
     /// Searches for a sequential order; the refusal shows how far the search came.
     pub fn judge(&self) -> Result<(), Refusal> {
-        self.judge_as(false)
+        self.judge_as(None)
     }
 
-    /// As `judge`, of calls that came through kernels. A kernel looks up the two names of a rename one after the other, and answers by itself that
-    /// it is done if both are the same file. Another mount may have moved the file between the two looks.
-    pub fn judge_of_kernels(&self) -> Result<(), Refusal> {
-        self.judge().or_else(|_| self.judge_as(true))
+    /// As `judge`, of calls that came through the kernels of so many mounts: client `n` at mount `n % mounts`. Two exceptions of docs/SEMANTICS.md
+    /// hold there.
+    ///
+    /// 1. A kernel looks up the two names of a rename one after the other, and answers by itself that it is done if both are the same file. Another
+    ///    mount may have moved the file between the two looks.
+    /// 2. While a call that changes names waits for its answer, a look at these names by the same mount may tell what was there before.
+    pub fn judge_of_kernels(&self, mounts: u32) -> Result<(), Refusal> {
+        self.judge().or_else(|_| self.judge_as(Some(mounts)))
     }
 
-    fn judge_as(&self, kernels_rename: bool) -> Result<(), Refusal> {
+    fn judge_as(&self, mounts: Option<u32>) -> Result<(), Refusal> {
         assert!(self.0.len() <= CALLS_MAX, "{} calls are more than a configuration has bits", self.0.len());
         let (visited, order, longest) = Default::default();
-        let mut search = Search { calls: &self.0, kernels_rename, visited, order, longest };
+        let mut search = Search { calls: &self.0, mounts, visited, order, longest };
         if search.goes_on(0, &World::new()) {
             return Ok(());
         }
@@ -150,7 +154,8 @@ impl History {
 
 struct Search<'a> {
     calls: &'a [Call],
-    kernels_rename: bool,
+    /// `None`: calls reach the file system directly.
+    mounts: Option<u32>,
     visited: HashSet<(u128, Vec<u64>)>,
     order: Vec<usize>,
     longest: Vec<usize>,
@@ -170,18 +175,30 @@ impl Search<'_> {
             return false;
         }
         for n in self.next(done) {
+            let call = &self.calls[n];
             let mut then = world.clone();
-            if then.takes(n, &self.calls[n]) && self.goes_on_after(n, done, &then) {
-                return true;
-            }
-            if !self.kernels_rename {
+            if then.under_way.remove(&n).is_some() {
+                if self.goes_on_after(n, done, &then) {
+                    return true;
+                }
                 continue;
             }
-            if world.is_one_file(n, &self.calls[n]) && self.goes_on_after(n, done, world) {
+            if then.takes(n, call) && self.goes_on_after(n, done, &then) {
+                return true;
+            }
+            let Some(mounts) = self.mounts else { continue };
+            let is_told_old =
+                world.tells_old(call, |of| self.calls[of].client % mounts == call.client % mounts);
+            let is_answered = is_told_old || world.is_one_file(n, call);
+            if is_answered && self.goes_on_after(n, done, world) {
                 return true;
             }
             let mut then = world.clone();
-            if then.looks_at_old_name(n, &self.calls[n]) && self.goes_on(done, &then) {
+            if then.looks_at_old_name(n, call) && self.goes_on(done, &then) {
+                return true;
+            }
+            let mut then = world.clone();
+            if then.takes_before_answer(n, call) && self.goes_on(done, &then) {
                 return true;
             }
         }
@@ -218,13 +235,21 @@ struct World {
     files: HashMap<Node, (usize, Option<u64>)>,
     /// The file that a kernel has found under the old name of a rename, by the call.
     looked: BTreeMap<usize, Node>,
+    /// What the names of calls without their answer led to before.
+    under_way: BTreeMap<usize, Vec<(Place, Option<Node>)>>,
 }
 
 impl World {
     fn new() -> World {
         let mut model = Model::default();
         let dirs = DIRS.map(|dir| (dir, model.make(0, &name(dir), Kind::Dir).expect("nothing is there yet")));
-        World { model, dirs: dirs.into(), files: HashMap::new(), looked: BTreeMap::new() }
+        World {
+            model,
+            dirs: dirs.into(),
+            files: HashMap::new(),
+            looked: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+        }
     }
 
     /// Identifies this world: each name with the call that created its file, and the numbers that no create result reported.
@@ -243,15 +268,51 @@ impl World {
         key.extend(seen.into_iter().flat_map(|(by, fid)| [by, fid]));
         key.push(u64::MAX);
         key.extend(self.looked.iter().flat_map(|(call, node)| [*call as u64, self.files[node].0 as u64]));
+        key.push(u64::MAX);
+        for (call, names) in &self.under_way {
+            key.push(*call as u64);
+            key.extend(
+                names.iter().map(|(_, node)| node.map_or(u64::MAX, |node| self.files[&node].0 as u64)),
+            );
+        }
         key
+    }
+
+    fn look_up(&self, at: Place) -> Option<Node> {
+        self.model.lookup(self.dirs[&at.dir], &name(at.name)).ok()
+    }
+
+    /// Call `n` takes effect, and its mount has not heard so. False: it has changed no name, or the model gives another result.
+    fn takes_before_answer(&mut self, n: usize, call: &Call) -> bool {
+        let names = match (call.op, &call.ended) {
+            (Op::Create(at), Some((_, Said::File { .. }))) | (Op::Unlink(at), Some((_, Said::Done))) => {
+                vec![at]
+            }
+            (Op::Rename { from, to, .. }, Some((_, Said::Done))) => vec![from, to],
+            _ => return false,
+        };
+        let before = names.into_iter().map(|at| (at, self.look_up(at))).collect();
+        self.takes(n, call) && self.under_way.insert(n, before).is_none()
+    }
+
+    /// The result of a look is what was there before a call that is under way at the same mount.
+    fn tells_old(&self, call: &Call, is_of_mount: impl Fn(usize) -> bool) -> bool {
+        let (Op::Stat(at), Some((_, said))) = (call.op, &call.ended) else { return false };
+        let tells = |before: &Option<Node>| match (before, said) {
+            (None, Said::No(Code::NotFound)) => true,
+            (Some(node), Said::File { fid, .. }) => self.files[node].1 == Some(*fid),
+            _ => false,
+        };
+        let mut names = self.under_way.iter().filter(|(n, _)| is_of_mount(**n)).flat_map(|(_, names)| names);
+        names.any(|(name, before)| *name == at && tells(before))
     }
 
     /// The kernel's look at the old name of rename `n`, which is done by its answer. False: it has looked, or there is nothing to see.
     fn looks_at_old_name(&mut self, n: usize, call: &Call) -> bool {
         let Op::Rename { from, noreplace: false, .. } = call.op else { return false };
         let is_done = call.ended.as_ref().is_some_and(|(_, said)| *said == Said::Done);
-        match self.model.lookup(self.dirs[&from.dir], &name(from.name)) {
-            Ok(node) if is_done && !self.looked.contains_key(&n) => self.looked.insert(n, node).is_none(),
+        match self.look_up(from) {
+            Some(node) if is_done && !self.looked.contains_key(&n) => self.looked.insert(n, node).is_none(),
             _ => false,
         }
     }
@@ -259,7 +320,7 @@ impl World {
     /// The kernel finds the file that it has seen under the old name of rename `n` under the new one, too.
     fn is_one_file(&self, n: usize, call: &Call) -> bool {
         let Op::Rename { to, .. } = call.op else { return false };
-        let found = self.model.lookup(self.dirs[&to.dir], &name(to.name)).ok();
+        let found = self.look_up(to);
         found.is_some() && found == self.looked.get(&n).copied()
     }
 

@@ -100,7 +100,7 @@ fn what_no_order_explains_is_refused() {
 fn a_kernel_may_find_both_names_of_a_rename_to_be_one_file() {
     let judged = |text: &str| {
         let history = History::parse(text).unwrap();
-        (history.judge().is_ok(), history.judge_of_kernels().is_ok())
+        (history.judge().is_ok(), history.judge_of_kernels(2).is_ok())
     };
     let made = "0 1 2 create d/a = 16x1";
     let both = format!("{made}\n0 3 6 rename d/a e/b = ok\n1 4 7 rename d/a e/b = ok");
@@ -115,6 +115,27 @@ fn a_kernel_may_find_both_names_of_a_rename_to_be_one_file() {
     assert_eq!(judged(&moved), (false, false));
     let other = format!("{both}\n0 8 9 create d/a = 17x1\n0 10 11 stat e/b = 17x1");
     assert_eq!(judged(&other), (false, false));
+}
+
+/// Another mount has seen a new file, and a program beside its maker looks at its name.
+#[test]
+fn a_mount_may_see_old_names_while_its_own_change_has_no_answer() {
+    let judged = |text: &str| {
+        let history = History::parse(text).unwrap();
+        (history.judge().is_ok(), history.judge_of_kernels(2).is_ok())
+    };
+    // Clients 1 and 3 are of one mount, client 0 is of the other.
+    let made = "3 1 9 create d/a = 16x1\n0 2 3 stat d/a = 16x1";
+    assert_eq!(judged(&format!("{made}\n1 4 5 stat d/a = NotFound")), (false, true));
+    assert_eq!(judged(&format!("{made}\n2 4 5 stat d/a = NotFound")), (false, false));
+    assert_eq!(judged(&format!("{made}\n1 10 11 stat d/a = NotFound")), (false, false));
+    assert_eq!(judged(&format!("{made}\n1 4 5 stat d/b = 16x1")), (false, false));
+    let moved = "0 1 2 create d/a = 16x1\n3 3 9 rename d/a d/b = ok\n0 4 5 stat d/b = 16x1";
+    assert_eq!(judged(&format!("{moved}\n1 6 7 stat d/a = 16x1\n1 7 8 stat d/b = NotFound")), (false, true));
+    assert_eq!(judged(&format!("{moved}\n1 6 7 stat d/a = 17x1")), (false, false));
+    let gone =
+        "0 1 2 create d/a = 16x1\n3 3 9 unlink d/a = ok\n0 4 5 stat d/a = NotFound\n1 6 7 stat d/a = 16x1";
+    assert_eq!(judged(gone), (false, true));
 }
 
 /// 40 calls without an end, and no order fits: the set of visited configurations bounds the work until the refusal.

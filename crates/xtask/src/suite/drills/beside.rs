@@ -191,7 +191,7 @@ fn histories(dirs: &Dirs, seed: u64, ends: &AtomicBool, rounds: &AtomicU64) -> R
         });
         outcome?;
         let history = recorder.history();
-        if let Err(why) = history.judge_of_kernels() {
+        if let Err(why) = history.judge_of_kernels(roots.len() as u32) {
             bail!("history {n} of seed {seed} is not linearizable: {why}all of it:\n{history}");
         }
         fs::remove_dir_all(&roots[0])?;
