@@ -136,6 +136,9 @@ fn a_mount_may_see_old_names_while_its_own_change_has_no_answer() {
     let gone =
         "0 1 2 create d/a = 16x1\n3 3 9 unlink d/a = ok\n0 4 5 stat d/a = NotFound\n1 6 7 stat d/a = 16x1";
     assert_eq!(judged(gone), (false, true));
+    // The maker began anew after the removal. Programs saw that with a killed MDT.
+    let twice = "3 1 9 create d/a = 17x1\n2 4 5 unlink d/a = ok\n0 10 11 stat d/a = 17x1";
+    assert_eq!(judged(twice), (false, false));
 }
 
 /// 40 calls without an end, and no order fits: the set of visited configurations bounds the work until the refusal.
