@@ -131,8 +131,15 @@ pub fn cargo_program(name: &str, version: &str) -> Result<String> {
     bail!("{name} is not installed: cargo install {name} --version ^{version} --locked")
 }
 
-/// Gives this thread, and threads that it starts, a table of open files of their own. A program that another thread starts would inherit files of a
-/// mount, and its `execve` would close them first: with all servers down that waits, and the program may be one of the servers.
+/// Gives this thread, and threads that it starts, a table of open files of their own, with the standard streams only. A program that another thread
+/// starts would inherit files of a mount, and its `execve` would close them first: with all servers down that waits, and the program may be one
+/// of the servers.
 pub fn own_files() {
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_FILES).expect("a thread may have files of its own");
+    // The copies of other threads' pipes would keep their readers waiting.
+    let open = fs::read_dir("/proc/thread-self/fd").expect("proc is mounted");
+    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let others: Vec<i32> = numbers.filter(|number| *number > 2).collect();
+    // The list itself has a number too, which is closed by now.
+    others.into_iter().for_each(|number| _ = nix::unistd::close(number));
 }
