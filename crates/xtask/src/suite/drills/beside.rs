@@ -26,9 +26,10 @@ const TRANSACTIONS: u64 = 60;
 /// As in `testkit/tests/stories/linear.rs`: few names, so that calls meet.
 const NAMES: [char; 3] = ['a', 'b', 'c'];
 const CLIENTS: usize = 4;
-const CALLS_EACH: u64 = 10;
-/// A history takes so long that events fall into some.
-const CALL_EACH: Duration = Duration::from_millis(20);
+/// Calls of each client of a history, and half of the longest pause between two. A history takes so long that events fall into some.
+const CALMLY: (u64, Duration) = (10, Duration::from_millis(20));
+/// As many calls as a history may have.
+const BUSILY: (u64, Duration) = (30, Duration::ZERO);
 /// Rounds of each program that a run must have, or it shows nothing.
 const ROUNDS_MIN: u64 = 2;
 
@@ -38,6 +39,8 @@ pub enum Program {
     Sqlite,
     Postgres,
     Histories,
+    /// Histories without pauses, so that many calls are under way at an event.
+    BusyHistories,
 }
 
 struct Running {
@@ -65,7 +68,8 @@ impl Beside {
     pub fn start(mounts: &[PathBuf; 2], local: &Path, programs: &[Program], seed: u64) -> Result<Beside> {
         let ends = Arc::new(AtomicBool::new(false));
         let mut running = vec![];
-        for program in programs {
+        for (n, program) in programs.iter().enumerate() {
+            let seed = seed + 1000 * n as u64;
             let name = format!("{program:?}-{seed}").to_lowercase();
             let [dir, look] = mounts.clone().map(|mount| mount.join(&name));
             let dirs = Dirs { dir, look, local: local.join(&name) };
@@ -78,7 +82,8 @@ impl Beside {
                     Program::Fio => verify_in(&dirs.dir, &stop, &counted),
                     Program::Sqlite => sqlite_crashes(&dirs, &stop, &counted),
                     Program::Postgres => postgres_crashes(&dirs, &stop, &counted),
-                    Program::Histories => histories(&dirs, seed, &stop, &counted),
+                    Program::Histories => histories(&dirs, seed, CALMLY, &stop, &counted),
+                    Program::BusyHistories => histories(&dirs, seed, BUSILY, &stop, &counted),
                 }
             });
             running.push(Running { program, rounds, thread });
@@ -151,7 +156,13 @@ fn postgres_crashes(dirs: &Dirs, ends: &AtomicBool, rounds: &AtomicU64) -> Resul
 }
 
 /// [S-several-mounts] Histories of four clients on two hosts, one after another, each in directories of its own.
-fn histories(dirs: &Dirs, seed: u64, ends: &AtomicBool, rounds: &AtomicU64) -> Result<()> {
+fn histories(
+    dirs: &Dirs,
+    seed: u64,
+    (calls, pause): (u64, Duration),
+    ends: &AtomicBool,
+    rounds: &AtomicU64,
+) -> Result<()> {
     let mut rng = Rng::new(seed);
     for n in 0.. {
         if ends.load(Ordering::SeqCst) {
@@ -162,7 +173,7 @@ fn histories(dirs: &Dirs, seed: u64, ends: &AtomicBool, rounds: &AtomicU64) -> R
         DIRS.iter().try_for_each(|dir| fs::create_dir(roots[0].join(dir.to_string())))?;
         let recorder = Recorder::default();
         let work = |client: usize, mut rng: Rng| -> Result<()> {
-            for _ in 0..CALLS_EACH {
+            for _ in 0..calls {
                 let op = pick(&mut rng);
                 let mut failed = None;
                 recorder.call(client as u32, op, || match carry_out(&roots[client % 2], op) {
@@ -175,7 +186,7 @@ fn histories(dirs: &Dirs, seed: u64, ends: &AtomicBool, rounds: &AtomicU64) -> R
                 if let Some(e) = failed {
                     return Err(anyhow!(e).context(format!("{op:?} in history {n}")));
                 }
-                std::thread::sleep(CALL_EACH * rng.below(3) as u32);
+                std::thread::sleep(pause * rng.below(3) as u32);
             }
             Ok(())
         };

@@ -111,6 +111,12 @@ pub struct Settings {
     /// Beside random drills run fio with checksums, SQLite, PostgreSQL and recorded histories.
     #[arg(long, requires = "random")]
     beside: bool,
+    /// All of them are events of this drill.
+    #[arg(long, value_name = "NAME", requires = "random")]
+    of: Option<String>,
+    /// Beside them run many recorded histories without pauses.
+    #[arg(long, requires = "random", conflicts_with = "beside")]
+    busy: bool,
     /// No event, but full load for so many minutes: no member may be given up.
     #[arg(long, value_name = "MINUTES", conflicts_with_all = ["names", "random"])]
     quiet: Option<u64>,
@@ -131,9 +137,16 @@ pub fn run(bin: &Path, settings: &Settings) -> Result<()> {
         return no_false_fail_over(bin, &parent, Duration::from_secs(60 * minutes));
     }
     let mut table = Table::default();
-    let programs: &[Program] = if settings.beside { &ALL_PROGRAMS } else { &[] };
+    let programs: &[Program] = match (settings.beside, settings.busy) {
+        (true, _) => &ALL_PROGRAMS,
+        (false, true) => &BUSY_PROGRAMS,
+        (false, false) => &[],
+    };
+    let of = settings.of.as_deref().map(known_drill).transpose()?;
     match (settings.random, settings.power) {
-        (Some(count), _) => random(bin, &parent, (count, settings.seed), programs, &mut table)?,
+        (Some(count), _) => {
+            random_of(bin, &parent, (count, settings.seed), (programs, of.as_ref()), &mut table)?
+        }
         (None, Some(count)) => power(bin, &parent, (count, settings.seed), &mut table)?,
         (None, None) => by_name(bin, &parent, &settings.names, &mut table)?,
     }
@@ -142,13 +155,15 @@ pub fn run(bin: &Path, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
+fn known_drill(name: &str) -> Result<Drill> {
+    let found = all().into_iter().find(|drill| drill.name == name);
+    found.with_context(|| format!("there is no drill {name}; `cargo xtask drill list` shows them"))
+}
+
 fn by_name(bin: &Path, parent: &Path, names: &[String], table: &mut Table) -> Result<()> {
-    let known = all();
-    if let Some(name) = names.iter().find(|name| known.iter().all(|drill| drill.name != **name)) {
-        bail!("there is no drill {name}; `cargo xtask drill list` shows them");
-    }
+    names.iter().try_for_each(|name| known_drill(name).map(drop))?;
     let wanted =
-        known.into_iter().filter(|drill| names.is_empty() || names.iter().any(|name| name == drill.name));
+        all().into_iter().filter(|drill| names.is_empty() || names.iter().any(|name| name == drill.name));
     let (ill, plain): (Vec<Drill>, Vec<Drill>) = wanted.partition(Drill::needs_media);
     for (drills, media) in [(plain, false), (ill, true)] {
         let mut scene = None;
@@ -172,19 +187,36 @@ fn by_name(bin: &Path, parent: &Path, names: &[String], table: &mut Table) -> Re
 /// Programs that may run beside drills.
 pub const ALL_PROGRAMS: [Program; 4] = [Program::Fio, Program::Sqlite, Program::Postgres, Program::Histories];
 
+/// Of `drill --busy`.
+const BUSY_PROGRAMS: [Program; 8] = [Program::BusyHistories; 8];
+
 /// Random drills, one after another on one site, beside programs.
 pub fn random(
     bin: &Path,
     parent: &Path,
-    (count, seed): (u64, u64),
+    run: (u64, u64),
     programs: &[Program],
     table: &mut Table,
 ) -> Result<()> {
+    random_of(bin, parent, run, (programs, None), table)
+}
+
+/// As `random`. `of`: all events are of this drill.
+fn random_of(
+    bin: &Path,
+    parent: &Path,
+    (count, seed): (u64, u64),
+    (programs, of): (&[Program], Option<&Drill>),
+    table: &mut Table,
+) -> Result<()> {
     // Programs beside would be as slow as a pass-through mount below the servers' images.
-    let has_media = programs.is_empty();
+    let has_media = of.map_or(programs.is_empty(), Drill::needs_media);
     let mut scene = Scene::begin(bin, parent, has_media)?;
     let beside = Beside::start(&scene.mounts()?, scene.site.dir(), programs, seed)?;
-    let draw = |rng: &mut Rng| Fault::random(rng, has_media);
+    let draw = |rng: &mut Rng| match of {
+        Some(drill) => *rng.pick(&drill.faults),
+        None => Fault::random(rng, has_media),
+    };
     let outcome = one_after_another(&mut scene, (count, seed), draw, table);
     let outcome = outcome.and_then(|()| beside.wait());
     scene.kept(beside.finish().and(outcome))?;
