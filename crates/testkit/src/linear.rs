@@ -235,7 +235,7 @@ struct World {
     files: HashMap<Node, (usize, Option<u64>)>,
     /// The file that a kernel has found under the old name of a rename, by the call.
     looked: BTreeMap<usize, Node>,
-    /// What the names of calls without their answer led to before.
+    /// Names that calls without an answer have changed, with the files that these led to before.
     under_way: BTreeMap<usize, Vec<(Place, Option<Node>)>>,
 }
 

@@ -135,7 +135,7 @@ fn many(b: &mut Bench, count: u64, programs: &[Program]) -> Result<()> {
     }
     need_hosts()?;
     let parent = b.cluster.dir.join("site");
-    random(b.cluster.bin(), &parent, (count, b.seed), programs, &mut Table::default())
+    random(b.cluster.bin(), &parent, (count, b.seed), (programs, None), &mut Table::default())
 }
 
 /// [S-pair] Under full load no member is given up, though all answers are slow.

@@ -145,7 +145,7 @@ pub fn run(bin: &Path, settings: &Settings) -> Result<()> {
     let of = settings.of.as_deref().map(known_drill).transpose()?;
     match (settings.random, settings.power) {
         (Some(count), _) => {
-            random_of(bin, &parent, (count, settings.seed), (programs, of.as_ref()), &mut table)?
+            random(bin, &parent, (count, settings.seed), (programs, of.as_ref()), &mut table)?
         }
         (None, Some(count)) => power(bin, &parent, (count, settings.seed), &mut table)?,
         (None, None) => by_name(bin, &parent, &settings.names, &mut table)?,
@@ -190,19 +190,8 @@ pub const ALL_PROGRAMS: [Program; 4] = [Program::Fio, Program::Sqlite, Program::
 /// Of `drill --busy`.
 const BUSY_PROGRAMS: [Program; 8] = [Program::BusyHistories; 8];
 
-/// Random drills, one after another on one site, beside programs.
+/// Random drills, one after another on one site, beside programs. `of`: all events are of this drill.
 pub fn random(
-    bin: &Path,
-    parent: &Path,
-    run: (u64, u64),
-    programs: &[Program],
-    table: &mut Table,
-) -> Result<()> {
-    random_of(bin, parent, run, (programs, None), table)
-}
-
-/// As `random`. `of`: all events are of this drill.
-fn random_of(
     bin: &Path,
     parent: &Path,
     (count, seed): (u64, u64),
