@@ -181,8 +181,15 @@ impl Dialler {
     }
 
     /// Connects along a path up to the node, without a byte to the node itself.
-    pub fn reach(&self, path: &Path, known: Option<&SockAddr>, by: Instant) -> Result<Reached, String> {
-        let reached = self.try_reach(path, known, by);
+    /// `note` is shown each socket before it connects, and says whether to go on. A shutdown of the socket ends that connect.
+    pub fn reach(
+        &self,
+        path: &Path,
+        known: Option<&SockAddr>,
+        by: Instant,
+        note: &dyn Fn(&Arc<Socket>) -> bool,
+    ) -> Result<Reached, String> {
+        let reached = self.try_reach(path, known, by, note);
         if path.hops.is_empty() {
             return reached.map_err(|lost| lost.why);
         }
@@ -196,7 +203,7 @@ impl Dialler {
 
     /// Does the node at the end of a path with routers still accept connections? A router that takes no new circuit proves nothing.
     pub fn is_alive(&self, path: &Path, by: Instant) -> bool {
-        match self.try_reach(path, None, by) {
+        match self.try_reach(path, None, by, &|_| true) {
             Ok(_) => true,
             Err(lost) if lost.has_answered => true,
             Err(lost) => {
@@ -225,7 +232,13 @@ impl Dialler {
         trouble.until = Instant::now() + pause;
     }
 
-    fn try_reach(&self, path: &Path, known: Option<&SockAddr>, by: Instant) -> Result<Reached, Lost> {
+    fn try_reach(
+        &self,
+        path: &Path,
+        known: Option<&SockAddr>,
+        by: Instant,
+        note: &dyn Fn(&Arc<Socket>) -> bool,
+    ) -> Result<Reached, Lost> {
         let first: &str = path.hops.first().map_or(&path.nid, |hop| hop);
         let doubtful = path.hops.len().min(1);
         let lost = |why: String| Lost { why, doubtful, has_answered: false };
@@ -237,7 +250,7 @@ impl Dialler {
         let mut connected = None;
         for (n, address) in addresses.iter().enumerate() {
             let left = by.saturating_duration_since(Instant::now()) / (addresses.len() - n) as u32;
-            match self.connect(address, left) {
+            match self.connect(address, left, note) {
                 Ok((socket, entry)) => {
                     connected = Some(Reached { socket, entry, address: address.clone() });
                     break;
@@ -265,13 +278,21 @@ impl Dialler {
         Ok(reached)
     }
 
-    fn connect(&self, address: &SockAddr, left: Duration) -> Result<(Arc<Socket>, Entry), String> {
+    fn connect(
+        &self,
+        address: &SockAddr,
+        left: Duration,
+        note: &dyn Fn(&Arc<Socket>) -> bool,
+    ) -> Result<(Arc<Socket>, Entry), String> {
         if left.is_zero() {
             return Err("no time was left to connect".into());
         }
         let as_text = |e: io::Error| e.to_string();
         let socket = Arc::new(socket_for(address).map_err(as_text)?);
         let entry = self.live.enter(&socket).ok_or("aborted")?;
+        if !note(&socket) {
+            return Err("given up".into());
+        }
         socket.connect_timeout(address, left).map_err(as_text)?;
         tune(&socket, SLICE).map_err(as_text)?;
         Ok((socket, entry))

@@ -6,17 +6,19 @@
 //! net-N3: a thread that has requests under way never waits for a place that others hold (`Wait::Never`). A thread that waits for a place
 //! therefore waits only for threads that do not wait in turn.
 //! net-N4: lanes are spread evenly over the rails that work. A rail that failed is tried again beside the requests of the others.
+//! net-N6: when a target moves to another node, connects to this one that are under way are given up. The host may be dead, and requests that
+//! wait for a connect go to the other node at once.
 //! net-N5: once this process has another certificate of its own, no request is put on a lane that was dialled with the one before. Such a lane
 //! counts for no bound, and is closed with the end of the last request on it. So other ends know the new certificate by the next request.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use pki::{Serial, Trust};
-use socket2::SockAddr;
+use socket2::{SockAddr, Socket};
 use types::{NodeId, TargetId};
 use wire::fabric::PeerStat;
 
@@ -125,8 +127,38 @@ struct State {
 #[derive(Default)]
 struct Lanes {
     open: Vec<Arc<Lane>>,
-    /// The rails to which lanes are being dialled.
-    connecting: Vec<Arc<str>>,
+    connecting: Vec<Connecting>,
+}
+
+/// A lane that is being dialled.
+struct Connecting {
+    nid: Arc<str>,
+    socket: Arc<Dialling>,
+}
+
+/// A dial without routers: its socket, once there is one.
+#[derive(Default)]
+struct Dialling {
+    socket: Mutex<Weak<Socket>>,
+    is_given_up: AtomicBool,
+}
+
+impl Dialling {
+    /// False: the dial has been given up.
+    fn note(&self, socket: &Arc<Socket>) -> bool {
+        let mut noted = self.socket.lock();
+        *noted = Arc::downgrade(socket);
+        !self.is_given_up.load(Ordering::Acquire)
+    }
+    /// The thread that waits on it wakes up with an error, and tries no other address.
+    fn give_up(&self) {
+        let socket = self.socket.lock();
+        self.is_given_up.store(true, Ordering::Release);
+        if let Some(socket) = socket.upgrade() {
+            // An error means that the socket is not connected any more.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
 }
 
 /// For what a request may wait.
@@ -194,7 +226,7 @@ impl Lanes {
     /// Lanes on a rail, and those that are being dialled.
     fn on(&self, nid: &str) -> usize {
         let open = self.open.iter().filter(|lane| *lane.path.nid == *nid).count();
-        open + self.connecting.iter().filter(|other| ***other == *nid).count()
+        open + self.connecting.iter().filter(|other| *other.nid == *nid).count()
     }
 }
 
@@ -269,7 +301,12 @@ impl Node {
 
     /// Ends the requests to a target that this node does not serve any more.
     pub fn end_target(&self, target: TargetId) {
-        let lanes = self.state.lock().all();
+        let state = self.state.lock();
+        // net-N6. Under the lock: those that have become lanes are not among them.
+        state.short.connecting.iter().chain(&state.bulk.connecting).for_each(|one| one.socket.give_up());
+        let lanes = state.all();
+        drop(state);
+        self.changed.notify_all();
         lanes.iter().for_each(|lane| lane.end_target(target, "another node serves the target now"));
     }
 
@@ -302,12 +339,22 @@ impl Node {
         state.bulk.open.retain(|lane| lane.under_way() > 0 && !lane.is_gone());
     }
 
-    /// A place on a lane for frames of this kind; opens a lane if that is better. An error means that nothing was sent.
-    pub fn place(self: &Arc<Node>, kind: Kind, deadline: Instant, wait: Wait) -> Result<Place, String> {
+    /// A place on a lane for frames of this kind; opens a lane if that is better. An error means that nothing was sent. `is_over`: the frame is
+    /// not for this node any more; looked at again after each `end_target`.
+    pub fn place(
+        self: &Arc<Node>,
+        kind: Kind,
+        deadline: Instant,
+        wait: Wait,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Place, String> {
         let mut state = self.state.lock();
         loop {
             if self.is_aborted() {
                 return Err("aborted".into());
+            }
+            if is_over() {
+                return Err("another node serves the target now".into());
             }
             let now = Instant::now();
             if now >= deadline {
@@ -374,17 +421,19 @@ impl Node {
         kind: Kind,
         deadline: Instant,
     ) -> Result<Place, ()> {
-        state.of(kind).connecting.push(nid.clone());
+        let socket = Arc::<Dialling>::default();
+        state.of(kind).connecting.push(Connecting { nid: nid.clone(), socket: socket.clone() });
         let generation = state.rails.generation(&nid);
         // So that a rail which does not answer leaves time for the next.
         let max = CONNECT_MAX / state.rails.working().count().max(1) as u32;
         drop(state);
-        let made = self.dial_rail(kind, &nid, deadline.min(Instant::now() + max));
+        let made = self.dial_rail(kind, &nid, deadline.min(Instant::now() + max), Some(&socket));
         let made = made.map(|dialled| self.lane(dialled));
         let now = Instant::now();
         let mut state = self.state.lock();
         let connecting = &mut state.of(kind).connecting;
-        let at = connecting.iter().position(|other| *other == nid).expect("it was added above");
+        let is_it = |other: &Connecting| Arc::ptr_eq(&other.socket, &socket);
+        let at = connecting.iter().position(is_it).expect("it was added above");
         connecting.swap_remove(at);
         self.changed.notify_all();
         match made {
@@ -405,6 +454,11 @@ impl Node {
                 assert!(lanes.open.len() <= Lanes::bound(kind), "a node has a bounded number of lanes");
                 Ok(self.take(state, lane, true))
             }
+            // net-N6. It says nothing about the rail.
+            Err(_) if socket.is_given_up.load(Ordering::Acquire) => {
+                state.rails.give_back(&nid);
+                Err(())
+            }
             Err(why) => {
                 state.rails.fail(&nid, &why, now);
                 Err(())
@@ -416,7 +470,7 @@ impl Node {
     fn try_again(self: &Arc<Node>, nid: Arc<str>, generation: u64) -> io::Result<()> {
         let node = self.clone();
         let dial = move || {
-            let made = node.dial_rail(Kind::Short, &nid, Instant::now() + CONNECT_MAX);
+            let made = node.dial_rail(Kind::Short, &nid, Instant::now() + CONNECT_MAX, None);
             let made = made.map(|dialled| node.lane(dialled));
             let mut state = node.state.lock();
             match made {
@@ -444,7 +498,7 @@ impl Node {
         let by = deadline.min(Instant::now() + CONNECT_MAX);
         let mut whys = Vec::new();
         for (n, nid) in nids.iter().enumerate() {
-            match self.dial_rail(kind, nid, share_of(by, nids.len() - n)) {
+            match self.dial_rail(kind, nid, share_of(by, nids.len() - n), None) {
                 Ok(dialled) => return Ok(dialled),
                 Err(why) => whys.push(format!("{nid}: {why}")),
             }
@@ -453,8 +507,14 @@ impl Node {
     }
 
     /// Counters of one more connection, or failure.
-    fn dial_rail(&self, kind: Kind, nid: &Arc<str>, by: Instant) -> Result<Dialled, String> {
-        let made = self.dial_paths(kind, nid, by);
+    fn dial_rail(
+        &self,
+        kind: Kind,
+        nid: &Arc<str>,
+        by: Instant,
+        dialling: Option<&Dialling>,
+    ) -> Result<Dialled, String> {
+        let made = self.dial_paths(kind, nid, by, dialling);
         let counts = &self.counts.counts;
         add(if made.is_ok() { &counts.connects } else { &counts.failures });
         made
@@ -473,7 +533,13 @@ impl Node {
     }
 
     /// Tries the ways to one NID. Each has an equal share of the time left. The error names each router with its reason.
-    fn dial_paths(&self, kind: Kind, nid: &Arc<str>, by: Instant) -> Result<Dialled, String> {
+    fn dial_paths(
+        &self,
+        kind: Kind,
+        nid: &Arc<str>,
+        by: Instant,
+        dialling: Option<&Dialling>,
+    ) -> Result<Dialled, String> {
         // net-N5: before the first byte, so that a renewal meanwhile makes the connection a former one.
         let certificate = self.common.dialler.own_serial();
         let paths = self.common.dialler.paths(nid, Instant::now())?;
@@ -482,11 +548,14 @@ impl Node {
         for (n, path) in paths.iter().enumerate() {
             let by = share_of(by, paths.len() - n);
             let known = known.as_ref().filter(|_| path.hops.is_empty());
-            let mut reached = self.common.dialler.reach(path, known, by);
+            // A router is not doubted because a target has moved.
+            let dialling = dialling.filter(|_| path.hops.is_empty());
+            let note = |socket: &Arc<Socket>| dialling.is_none_or(|one| one.note(socket));
+            let mut reached = self.common.dialler.reach(path, known, by, &note);
             if reached.is_err() && known.is_some() {
                 // The name may stand for another address now.
                 self.state.lock().rails.set_address(nid, None);
-                reached = self.common.dialler.reach(path, None, by);
+                reached = self.common.dialler.reach(path, None, by, &note);
             }
             match reached.and_then(|reached| self.greet(kind, path, reached, by)) {
                 Ok(dialled) => {

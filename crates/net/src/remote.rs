@@ -62,7 +62,9 @@ impl RemotePeer {
         }
         let kind = if call.bulk.len() + call.back > SHORT_MAX { Kind::Bulk } else { Kind::Short };
         loop {
-            let place = self.node.place(kind, call.deadline, wait).map_err(|why| self.not_sent(why))?;
+            let is_over = || self.is_ended.load(Ordering::SeqCst);
+            let place =
+                self.node.place(kind, call.deadline, wait, &is_over).map_err(|why| self.not_sent(why))?;
             stamp(call, Instant::now());
             call.head.target = self.target;
             call.head.source = self.node.own_node();

@@ -113,3 +113,31 @@ fn a_rail_that_leaves_the_map_is_closed_and_the_other_goes_on() {
     let unknown = load(&site, || site.rails[1].connects() >= 5);
     assert_eq!((site.rails[0].connects(), unknown), (connects, 0));
 }
+
+/// The host has taken connections, and does not greet: it stands still, or was cut off.
+#[test]
+fn n6_a_request_that_waits_for_a_connect_ends_when_its_target_moves() {
+    let site = site();
+    let still = std::net::TcpListener::bind("127.0.0.1:0").expect("it listens");
+    let nid = format!("{}@tcp0", still.local_addr().expect("its address"));
+    site.fabric.set_map(&map_with(2, vec![nid.clone()]));
+    std::thread::scope(|scope| {
+        // One dials, and the other waits for that.
+        let asked: Vec<_> = (0..2).map(|_| scope.spawn(|| ask(&site.fabric))).collect();
+        let _greeted = still.accept().expect("a connection");
+        let mut moved = map_with(3, vec![nid]);
+        let nids = site.rails.iter().map(Proxy::nid).collect();
+        moved.nodes.push(Node { id: NodeId(8), name: "oss2".into(), nids, rack: String::new() });
+        moved.targets[0].node = NodeId(8);
+        site.fabric.set_map(&moved);
+        for asked in asked {
+            match asked.join().expect("no panic") {
+                // It came late, and went to the other node.
+                Ok(()) => {}
+                Err(NetError::NotSent { why, .. }) => assert_eq!(why, "another node serves the target now"),
+                Err(e) => panic!("nothing was sent, and yet: {e}"),
+            }
+        }
+    });
+    ask(&site.fabric).expect("the other node");
+}

@@ -17,7 +17,9 @@ use crate::StageId;
 
 /// Half of a promise: a member that hangs keeps the sender back for one asking only.
 const LETTERS: Duration = Duration::from_secs(1);
-/// A flush or a write of pages waits for the medium.
+/// A flush that takes longer is asked for again: meanwhile the mirror may have gone on without a member that hangs.
+const FLUSH: Duration = LETTERS;
+/// A write of pages waits for the medium.
 const MEDIUM: Duration = Duration::from_secs(5);
 /// A part of a copy is read from the medium, beside other work.
 const COPY: Duration = Duration::from_secs(30);
@@ -100,7 +102,7 @@ impl Post for FabricPost {
         Ok(letters)
     }
     fn flush_log(&self) -> Result<Vec<Letter>, Fault> {
-        let LettersReply { letters } = self.call(&FlushLog { mirror: self.mirror }, &[], MEDIUM)?;
+        let LettersReply { letters } = self.call(&FlushLog { mirror: self.mirror }, &[], FLUSH)?;
         Ok(letters)
     }
     fn stage(&self, to: Incarnation, StageId(id): StageId, pages: &[u8]) -> Result<(), Fault> {

@@ -42,8 +42,11 @@ pub fn all() -> Vec<Drill> {
         drill("stop", &[Fault::Drained(two), Fault::Stopped(one)]),
         drill("pause-1", &[Fault::Drained(two), Fault::Frozen(one, sec(1))]),
         drill("pause-5", &[Fault::Drained(two), Fault::Frozen(one, sec(5))]),
+        drill("pause-backup", &[Fault::Drained(two), Fault::Frozen(two, sec(10))]),
         drill("pause-30", &[Fault::Drained(two), Fault::Frozen(one, sec(30))]),
         drill("link-down", &[Fault::Drained(two), Fault::Away(one, sec(5))]),
+        drill("link-down-30", &[Fault::Drained(two), Fault::Away(one, sec(30))]),
+        drill("link-down-backup", &[Fault::Drained(two), Fault::Away(two, sec(10))]),
         drill("cut", &[Fault::Drained(two), Fault::Cut(sec(5))]),
         drill("cut-one-way", &[Fault::Drained(two), Fault::CutOneWay(one, sec(5))]),
         drill("cut-other-way", &[Fault::Drained(two), Fault::CutOneWay(two, sec(5))]),
@@ -178,6 +181,9 @@ fn by_name(bin: &Path, parent: &Path, names: &[String], table: &mut Table) -> Re
             if table.add(drill.name, outcome, drill.stall_max()) {
                 now.clear()?;
                 scene = Some(now);
+            } else {
+                now.site.keep();
+                println!("       logs are in {}", now.site.dir().display());
             }
         }
     }
