@@ -12,8 +12,10 @@ use testkit::{Rng, Wiring};
 use super::sys::ensure_eq;
 use super::{Bench, Needs, Test, set_stripe};
 
-pub const OWN: &[(Needs, Test)] =
-    &[(Needs::Only(Wiring::Two), ("drain::an_ost_is_drained_under_load", drained))];
+pub const OWN: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Two), ("drain::an_ost_is_drained_under_load", drained)),
+    (Needs::Only(Wiring::Pair), ("drain::a_mirrored_ost_is_drained_under_load", drained)),
+];
 
 /// Writes, appends and reads through a mapping until its input ends, and compares with what it knows.
 const USER: &str = r#"
