@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use types::{Key, Seq};
 
 use crate::{
-    Absent, Batch, Engine, Figures, Medium, Miss, Room, Size, StreamError, Table, TakeRecord, Tidied, Value,
-    View,
+    Absent, Batch, CheckedLeaves, Engine, Figures, Medium, Miss, Room, Size, StreamError, Table, TakeRecord,
+    Tidied, Value, View,
 };
 
 /// Loads after which all records are evicted.
@@ -165,6 +165,9 @@ impl Engine for AwayTable {
     }
     fn figures(&self) -> Figures {
         self.table.figures()
+    }
+    fn check_leaves(&self, after: Option<&Key>, max: usize) -> CheckedLeaves {
+        self.table.check_leaves(after, max)
     }
     fn lost(&self) -> u64 {
         self.table.lost()

@@ -83,6 +83,12 @@ impl Home {
         self.leaf_of(self.ground.area.read(&self.place))
     }
 
+    /// Reads the leaf from the medium itself and checks it. One bad read may be an error on the way, two are not.
+    pub fn check(&self) -> io::Result<()> {
+        let read = || self.decoded(self.ground.area.read_medium(&self.place)).map(drop);
+        read().or_else(|_| read())
+    }
+
     /// Offset on the medium, bytes.
     pub fn at(&self) -> u64 {
         self.ground.area.begin(&self.place)

@@ -148,6 +148,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn figures(&self) -> Figures;
 
+    /// Reads leaves that the last checkpoint named from the medium itself, and checks them: at most `max`, those that begin behind `after`.
+    /// Takes as long as the medium does. An engine without a medium has none.
+    fn check_leaves(&self, _after: Option<&Key>, _max: usize) -> CheckedLeaves {
+        CheckedLeaves::default()
+    }
+
     /// Key ranges that the newest version knows to be lost. It looks at all leaves.
     fn lost(&self) -> u64 {
         0
@@ -259,6 +265,21 @@ pub struct Figures {
     pub broken: u64,
     /// Since the start: how often `move_changes` moved changes.
     pub moves: u64,
+}
+
+/// The findings of `Engine::check_leaves`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct CheckedLeaves {
+    pub leaves: u64,
+    pub records: u64,
+    /// Bytes read, in whole pages.
+    pub bytes: u64,
+    /// First keys of the leaves that the medium does not give as they were written.
+    pub bad: Vec<Key>,
+    /// Where the next call goes on; `None`: no leaf is left.
+    pub next: Option<Key>,
+    /// The medium did not answer in time, which says nothing about a leaf: the next call reads it again.
+    pub is_passing: bool,
 }
 
 /// The largest checkpoint that always finds space.

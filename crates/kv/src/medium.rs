@@ -21,7 +21,7 @@ use crate::checkpoint::{StreamError, Writer};
 use crate::home::{Away, Ground, Home};
 use crate::leaf::Leaf;
 use crate::tree::{Shape, Stretch, Tip, Tree};
-use crate::{RECORD_OVERHEAD_BYTES, Room, Size, VALUE_MAX};
+use crate::{CheckedLeaves, RECORD_OVERHEAD_BYTES, Room, Size, VALUE_MAX};
 
 /// Where a table lies, for `Table::over`.
 pub struct Medium {
@@ -349,6 +349,33 @@ impl OnMedium {
         };
         // kv-D1: this frees the homes that only the old head names.
         drop(old);
+    }
+
+    /// See `Engine::check_leaves`.
+    pub fn check(&self, after: Option<&Key>, max: usize) -> CheckedLeaves {
+        // These keep their pages while they are read (kv-H1).
+        let mut homes: Vec<Arc<Home>> = {
+            let named = &self.state.lock().named;
+            let begin = after.map_or(0, |after| named.partition_point(|home| home.first <= *after));
+            named[begin..].iter().take(max).cloned().collect()
+        };
+        let next = homes.last().filter(|_| homes.len() == max).map(|last| last.first);
+        let mut checked = CheckedLeaves { next, ..CheckedLeaves::default() };
+        homes.sort_unstable_by_key(|home| home.at());
+        for home in homes {
+            match home.check() {
+                // All of them are read again.
+                Err(e) if disk::is_passing(&e) => {
+                    return CheckedLeaves { is_passing: true, ..CheckedLeaves::default() };
+                }
+                Err(_) => checked.bad.push(home.first),
+                Ok(()) => {}
+            }
+            checked.leaves += 1;
+            checked.records += home.size.records;
+            checked.bytes += home.place.bytes.next_multiple_of(PAGE);
+        }
+        checked
     }
 
     /// Leaves such that another copy of all always finds space; a head without the volume's own chunk headers.

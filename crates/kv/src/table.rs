@@ -31,7 +31,8 @@ use crate::published::{Published, Reader};
 use crate::tree::{Edited, Gap, Shape, Stretch, Tip, Tree};
 use crate::value::{Damage, verified};
 use crate::{
-    Absent, Batch, Change, Engine, Figures, Miss, Room, Size, TakeRecord, Tidied, Value, View, record_bytes,
+    Absent, Batch, Change, CheckedLeaves, Engine, Figures, Miss, Room, Size, TakeRecord, Tidied, Value, View,
+    record_bytes,
 };
 
 mod cache;
@@ -540,6 +541,10 @@ impl Engine for Table {
             broken: ground.map_or(0, |ground| ground.broken()),
             moves: self.mover.moved(),
         }
+    }
+
+    fn check_leaves(&self, after: Option<&Key>, max: usize) -> CheckedLeaves {
+        self.medium.as_ref().map_or_else(CheckedLeaves::default, |medium| medium.check(after, max))
     }
 
     fn lost(&self) -> u64 {

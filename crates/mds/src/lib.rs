@@ -60,13 +60,14 @@ pub use start::fill::{fill, keep_note_on, note_on};
 pub use start::format::FormatSpec;
 pub use start::standby::Standby;
 pub use upkeep::backup;
+pub use upkeep::scrub::{SCRUB_EVERY_MS, SCRUB_RATE};
 
 use executor::{execute, room};
 use joined::Joined;
 use records::{kept, look};
 use sessions::{Sessions, below, grace, leases, locks, makers, shared};
 use start::workers::Workers;
-use upkeep::{check, hold, purge, verify, whole};
+use upkeep::{check, hold, purge, scrub, verify, whole};
 
 /// The engine below the executor; no other place names one. Tests of this crate use an engine that has no record in memory before it was
 /// asked for, so that every read shows that it starts over.
@@ -138,6 +139,7 @@ pub(crate) struct Core {
     copies: AtomicU64,
     /// The comparison with the mirror's other member.
     verifier: verify::Verifier,
+    scrubber: scrub::Scrubber,
     /// The mirror of this MDT, if it has one.
     pair: crate::pair::Pair,
 }

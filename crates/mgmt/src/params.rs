@@ -36,6 +36,9 @@ pub enum Kind {
     Level,
 }
 
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+
 /// Words of `Kind::Level`, from the fewest lines to the most. The value is the place.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -87,6 +90,10 @@ params! {
     ResyncPause = "resync.pause", Flag, BOTH, 0, 1;
     /// Most bytes per second that the other member of the mirror is filled with; 0: no limit.
     ResyncRate = "resync.rate", Rate, BOTH, 0, 1 << 40;
+    /// Time from the end of one scrub of the MDT's records to the next; 0: on request only. The first one begins an hour after the start.
+    ScrubEvery = "scrub.every", Time, MDT, 0, 365 * DAY_MS;
+    /// Most bytes per second that a scrub of the MDT's records reads; 0: no limit.
+    ScrubRate = "scrub.rate", Rate, MDT, 0, 1 << 40;
     /// Writes of fewer bytes go to the log first, and to their place later.
     SmallWriteMax = "small_write.max", Bytes, OST, 0, 1 << 20;
     /// Memory for small writes that are not at their place yet.
@@ -150,6 +157,8 @@ impl Def {
     pub fn show(&self, value: u64) -> String {
         match self.kind {
             Kind::Rate | Kind::Bytes => Size(value).to_string(),
+            Kind::Time if value > 0 && value.is_multiple_of(DAY_MS) => format!("{}d", value / DAY_MS),
+            Kind::Time if value > 0 && value.is_multiple_of(HOUR_MS) => format!("{}h", value / HOUR_MS),
             Kind::Time if value > 0 && value.is_multiple_of(1000) => format!("{}s", value / 1000),
             Kind::Time => format!("{value}ms"),
             Kind::Flag => if value == 0 { "off" } else { "on" }.into(),
@@ -159,7 +168,8 @@ impl Def {
 }
 
 fn time_of(text: &str) -> Result<u64, String> {
-    let refuse = || format!("'{text}' is no time: write a number with ms, s or m, such as 500ms or 10s");
+    let refuse =
+        || format!("'{text}' is no time: write a number with ms, s, m, h or d, such as 500ms or 28d");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| refuse())?;
@@ -167,6 +177,8 @@ fn time_of(text: &str) -> Result<u64, String> {
         "ms" => 1,
         "s" => 1000,
         "m" => 60_000,
+        "h" => HOUR_MS,
+        "d" => DAY_MS,
         _ => return Err(refuse()),
     };
     number.checked_mul(ms).ok_or_else(refuse)

@@ -67,7 +67,7 @@ rows! {
     ADMINS:
         jobs::{JobStats},
         object::{DamageClear, ScrubControl},
-        mdt::{EvictSession},
+        mdt::{EvictSession, ScrubRecords},
         params::{ParamSet},
         mgmt::{ChangeNodemaps, ChangeParams, ChangeRoutes, CreateFs, PlanRemoval, PublishCrl, Remove, SetDraining},
         router::{RouterStat, RouterDrain},
@@ -148,6 +148,7 @@ mod tests {
             "DamageClear",
             "ScrubControl",
             "EvictSession",
+            "ScrubRecords",
             "Repair",
             "CopyOut",
             "RegisterConsumer",

@@ -4,7 +4,7 @@ use types::*;
 
 use crate::Empty;
 use crate::codec::{bodies, calls};
-use crate::object::Capability;
+use crate::object::{Capability, ScrubReply};
 use crate::shared::LeaseKind;
 
 bodies! {
@@ -69,6 +69,10 @@ bodies! {
     LeaseWait { fid: Fid, session: SessionId, kind: LeaseKind, waited_ms: u64 }
     /// Ends a session, as if its client were dead. Needs `RIGHT_ADMIN`.
     EvictSession { cap: Capability, session: SessionId }
+    /// Reads or changes the state of this member's scrub: it reads the records from the medium and checks them. `action` is a number of
+    /// `object::scrub_action`. `rate`: bytes per second until this member ends; 0 = no bound. In the reply objects are records and pages are
+    /// leaves; those are repaired that were written anew.
+    ScrubRecords { action: u8, rate: Option<u64> }
 }
 
 /// Most leases in one answer.
@@ -78,4 +82,5 @@ calls! {
     0x02c0 MdtStat => MdtStatReply, read;
     0x02c1 MdtLeases => MdtLeasesReply, read;
     0x02c2 EvictSession => Empty, read;
+    0x02c3 ScrubRecords => ScrubReply, read;
 }

@@ -51,7 +51,7 @@ macro_rules! all_types {
                 shared::Enter, shared::Leave, shared::Hold, shared::Close, shared::CatchUp,
                 object::Verify, object::ReportMissing, object::DamageList, object::DamageClear,
                 object::LockRange, object::UnlockRange, object::Grant, object::Reserve, object::Release, object::Punch, object::Seek, object::SeekReserved, object::ScrubControl,
-                ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession,
+                ost::OstStat, ost::OstSpace, mdt::MdtStat, mdt::MdtLeases, mdt::EvictSession, mdt::ScrubRecords,
                 notice::Listen, notice::LookAround, notice::ModeChanged, notice::LocksFree, notice::Evicted, notice::Forget, notice::GiveBack, notice::WatchMap,
                 notice::NewMap, fabric::NetStat, fabric::NetTrace, mgmt::Register, mgmt::GetMap, mgmt::MgsStat, mgmt::Heartbeat, mgmt::ChangeRoutes, mgmt::ChangeNodemaps, mgmt::PublishCrl, router::RouterStat, router::RouterDrain,
                 mgmt::PlanRemoval, mgmt::Remove, mgmt::CreateFs, mgmt::SetDraining, mgmt::ChangeParams,

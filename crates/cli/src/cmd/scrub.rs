@@ -1,20 +1,21 @@
-//! `stria scrub`: reads every page on the OSTs from its medium and checks it, in the background.
+//! `stria scrub`: reads every page of the OSTs and all records of the MDTs from their media and checks them, in the background.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use types::Size;
 use types::size::human;
+use types::{Size, TargetId};
 use wire::map::Target;
+use wire::mdt::ScrubRecords;
 use wire::object::{ScrubControl, ScrubPass, ScrubReply, scrub_action};
 
 use crate::cmd::damage::{Where, ago};
 use crate::exit::{Exit, Failure};
 use crate::reach::Reach;
 
-/// Read every page on the OSTs from its medium and check it, in the background; bad ones are listed by `stria damage list`.
+/// Read every page of the OSTs, and all records of the MDTs, from their media and check them, in the background; bad pages are listed by `stria damage list`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: stria scrub start --dir /tmp/s --wait\nExample: stria scrub set /mnt/stria --rate 200M --every 14d"
@@ -26,30 +27,30 @@ pub struct Scrub {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show state, progress and the last pass of each OST. Exit code 1 if the last or the present pass found bad pages.
+    /// Show state, progress and the last pass of each target. Exit code 1 if the last or the present pass found bad pages.
     #[command(after_help = "Example: stria scrub status /mnt/stria -j")]
-    Status(OnOsts),
-    /// Begin a pass over all objects; where one runs already, it goes on. It goes on after a restart, too.
+    Status(OnTargets),
+    /// Begin a pass over all objects and records; where one runs already, it goes on. That of an OST goes on after a restart, too.
     #[command(after_help = "Example: stria scrub start --dir /tmp/s --ost 3 --rate 0 --wait")]
     Start(Start),
     /// Hold a pass where it is, until `resume`.
     #[command(after_help = "Example: stria scrub pause /mnt/stria")]
-    Pause(OnOsts),
+    Pause(OnTargets),
     /// Let a paused pass go on.
     #[command(after_help = "Example: stria scrub resume /mnt/stria")]
-    Resume(OnOsts),
+    Resume(OnTargets),
     /// End a pass before its end. The next begins anew.
     #[command(after_help = "Example: stria scrub stop /mnt/stria --ost 0 --ost 1")]
-    Stop(OnOsts),
-    /// Set how fast it reads and how often it begins by itself. It is kept on the OST.
+    Stop(OnTargets),
+    /// Set how fast it reads on OSTs and how often it begins by itself there. It is kept on the OST.
     #[command(
-        after_help = "Example: stria scrub set --dir /tmp/s --rate 100M --every 28d\nExample: stria scrub set --dir /tmp/s --every never"
+        after_help = "On an MDT the parameters scrub.rate and scrub.every say so: stria set-param.\nExample: stria scrub set --dir /tmp/s --rate 100M --every 28d\nExample: stria scrub set --dir /tmp/s --every never"
     )]
     Set(Set),
 }
 
 #[derive(Debug, Args)]
-struct OnOsts {
+struct OnTargets {
     #[command(flatten)]
     place: Where,
     /// Only this OST, by index; may be given several times.
@@ -60,8 +61,8 @@ struct OnOsts {
 #[derive(Debug, Args)]
 struct Start {
     #[command(flatten)]
-    on: OnOsts,
-    /// Bytes per second that each OST reads at most, from now on; 0: no bound.
+    on: OnTargets,
+    /// Bytes per second that each target reads at most, from now on; 0: no bound. An MDT forgets it at its end.
     #[arg(long, value_name = "SIZE")]
     rate: Option<Size>,
     /// Wait until the pass has ended everywhere. Exit code 1 if it found bad pages.
@@ -73,7 +74,7 @@ struct Start {
 #[group(skip)]
 struct Set {
     #[command(flatten)]
-    on: OnOsts,
+    on: OnTargets,
     /// Bytes per second that each OST reads at most; 0: no bound.
     #[arg(long, value_name = "SIZE", required_unless_present = "every")]
     rate: Option<Size>,
@@ -82,10 +83,14 @@ struct Set {
     every: Option<u64>,
 }
 
-/// The scrub state of one OST.
+/// The scrub state of one target. Those of an MDT count records as objects, and leaves of its table as pages.
 #[derive(Debug, Serialize)]
 struct Line {
     target: String,
+    #[serde(skip)]
+    id: TargetId,
+    #[serde(skip)]
+    is_mdt: bool,
     state: &'static str,
     /// Bytes per second; 0: no bound.
     rate: u64,
@@ -105,16 +110,16 @@ struct PassLine {
     bytes: u64,
     objects: u64,
     bad_pages: u64,
-    /// Repaired from the other member of the mirror.
+    /// Repaired from the other member of the mirror; at an MDT written anew from memory.
     repaired: u64,
 }
 
 /// Time between two looks of `--wait`.
 const LOOK: Duration = Duration::from_millis(300);
-/// How long `--wait` tolerates an OST that does not answer: longer than a restart takes.
+/// How long `--wait` tolerates a target that does not answer: longer than a restart takes.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// The request to each OST.
+/// The request to each target.
 #[derive(Clone, Copy, Default)]
 struct Wish {
     action: u8,
@@ -143,22 +148,23 @@ impl Scrub {
     }
 }
 
-impl OnOsts {
+impl OnTargets {
     fn ask(&self, wish: Wish, wait: bool) -> anyhow::Result<Exit> {
         let (reach, fid) = self.place.reach()?;
         if fid.is_some() {
             let next = "give the mount point, or --dir";
-            return Err(Failure::unusable("scrub", "it reads whole OSTs, not single files", next).into());
+            return Err(Failure::unusable("scrub", "it reads whole targets, not single files", next).into());
         }
-        let osts = self.osts(&reach)?;
-        // All OSTs get the request before the first refusal is reported: an OST that cannot be paused must not stop the others' requests.
-        let answers: Vec<_> = osts.iter().map(|ost| (name_of(&reach, ost), ask(&reach, ost, wish))).collect();
+        let targets = self.targets(&reach, wish.is_setting())?;
+        // All get the request before the first refusal is reported: one that cannot be paused must not stop the others' requests.
+        let answers: Vec<_> = targets.iter().map(|t| (*t, ask(&reach, t, wish))).collect();
         let mut refused = None;
         let mut lines = Vec::new();
-        for (name, answer) in answers {
+        for (target, answer) in answers {
             match answer {
-                Ok(reply) => lines.push(line_of(name, &reply)),
+                Ok(reply) => lines.push(line_of(&reach, target, &reply)),
                 Err(e) => {
+                    let name = name_of(&reach, target);
                     eprintln!("stria: {name}: {e:#}");
                     refused = Some(name);
                 }
@@ -166,9 +172,11 @@ impl OnOsts {
         }
         let mut unfinished = None;
         if wait {
-            // OSTs that began a pass; errors of the others were reported.
-            let begun: Vec<&Target> =
-                osts.into_iter().filter(|t| lines.iter().any(|l| l.target == name_of(&reach, t))).collect();
+            // Those that began a pass; errors of the others were reported.
+            let begun: Vec<&Target> = targets
+                .into_iter()
+                .filter(|t| lines.iter().any(|l| l.target == name_of(&reach, t)))
+                .collect();
             lines = wait_for(&reach, &begun)?;
             unfinished = lines.iter().find(|l| l.state != "idle" || l.pass.begun_sec != l.last.begun_sec);
         }
@@ -177,7 +185,7 @@ impl OnOsts {
             false => lines.iter().for_each(print_line),
         }
         if let Some(name) = refused {
-            let next = "the line above says what to do; `stria status` shows the OST";
+            let next = "the line above says what to do; `stria status` shows the target";
             return Err(Failure::failed(name, "it did not do it", next).into());
         }
         if let Some(line) = unfinished {
@@ -186,24 +194,38 @@ impl OnOsts {
             let next = "`stria scrub resume` or `start` continues it";
             return Err(Failure::failed(&line.target, why, next).into());
         }
-        let is_status = wish.action == scrub_action::LOOK && wish.rate.or(wish.every_sec).is_none();
+        let is_status = wish.action == scrub_action::LOOK && !wish.is_setting();
         let is_bad = |l: &Line| l.last.bad_pages > 0 || (is_status && l.pass.bad_pages > 0);
         let found = (wait || is_status) && lines.iter().any(is_bad);
         Ok(if found { Exit::Findings } else { Exit::Done })
     }
 
-    fn osts<'a>(&self, reach: &'a Reach) -> anyhow::Result<Vec<&'a Target>> {
-        let all: Vec<&Target> = reach.targets().into_iter().filter(|t| !t.is_mdt).collect();
-        if let Some(index) = self.ost.iter().find(|index| all.iter().all(|t| t.index != **index)) {
+    /// `osts_only`: without the MDTs. The choice of an OST leaves them out, too.
+    fn targets<'a>(&self, reach: &'a Reach, osts_only: bool) -> anyhow::Result<Vec<&'a Target>> {
+        let all = reach.targets();
+        let has = |index| all.iter().any(|t| !t.is_mdt && t.index == index);
+        if let Some(index) = self.ost.iter().find(|index| !has(**index)) {
             let next = "`stria status` lists the OSTs";
             return Err(Failure::unusable(format!("OST {index}"), "there is none of this index", next).into());
         }
-        Ok(all.into_iter().filter(|t| self.ost.is_empty() || self.ost.contains(&t.index)).collect())
+        let is_wanted = |t: &&Target| match t.is_mdt {
+            true => self.ost.is_empty() && !osts_only,
+            false => self.ost.is_empty() || self.ost.contains(&t.index),
+        };
+        Ok(all.into_iter().filter(is_wanted).collect())
     }
 }
 
-/// A pass that runs or is paused: the OST's name, bytes read, about how many there are, and the bound of its rate, 0 for none.
+impl Wish {
+    /// It is only about an OST's kept settings.
+    fn is_setting(&self) -> bool {
+        self.action == scrub_action::LOOK && self.rate.or(self.every_sec).is_some()
+    }
+}
+
+/// A pass that runs or is paused: the target's name, bytes read, about how many there are, and the bound of its rate, 0 for none.
 pub(super) struct Running {
+    pub target: TargetId,
     pub name: String,
     pub done: u64,
     pub of: u64,
@@ -211,14 +233,14 @@ pub(super) struct Running {
     pub is_paused: bool,
 }
 
-/// The passes on the OSTs that answer.
+/// The passes on the targets that answer.
 pub(super) fn running(reach: &Reach) -> Vec<Running> {
-    let osts: Vec<&Target> = reach.targets().into_iter().filter(|t| !t.is_mdt).collect();
-    let lines = reach
-        .ask_all(&osts, |ost| Some(line_of(name_of(reach, ost), &ask(reach, ost, Wish::default()).ok()?)));
+    let look = |target| Some(line_of(reach, target, &ask(reach, target, Wish::default()).ok()?));
+    let lines = reach.ask_all(&reach.targets(), look);
     let running = lines.into_iter().flatten().filter(|line| matches!(line.state, "running" | "paused"));
     running
         .map(|line| Running {
+            target: line.id,
             name: line.target,
             done: line.pass.bytes,
             of: line.bytes_used,
@@ -228,23 +250,32 @@ pub(super) fn running(reach: &Reach) -> Vec<Running> {
         .collect()
 }
 
-fn name_of(reach: &Reach, ost: &Target) -> String {
-    mgmt::member_name(&reach.map, ost)
+fn name_of(reach: &Reach, target: &Target) -> String {
+    mgmt::member_name(&reach.map, target)
 }
 
-fn ask(reach: &Reach, ost: &Target, wish: Wish) -> anyhow::Result<ScrubReply> {
+fn ask(reach: &Reach, target: &Target, wish: Wish) -> anyhow::Result<ScrubReply> {
     let Wish { action, rate, every_sec } = wish;
+    if target.is_mdt {
+        return reach.ask(target.id, &ScrubRecords { action, rate });
+    }
     let cap = reach.capability(SystemTime::now());
-    reach.ask(ost.id, &ScrubControl { cap, action, rate, every_sec })
+    reach.ask(target.id, &ScrubControl { cap, action, rate, every_sec })
 }
 
-/// Waits until no pass runs; paused passes do not count. An OST that does not answer is asked again: it may be restarting.
-fn wait_for(reach: &Reach, osts: &[&Target]) -> anyhow::Result<Vec<Line>> {
+/// Pauses the pass of a target, or lets it go on.
+pub(super) fn pause(reach: &Reach, target: &Target, is_on: bool) -> anyhow::Result<()> {
+    let action = if is_on { scrub_action::PAUSE } else { scrub_action::RESUME };
+    ask(reach, target, Wish { action, ..Wish::default() }).map(drop)
+}
+
+/// Waits until no pass runs; paused passes do not count. A target that does not answer is asked again: it may be restarting.
+fn wait_for(reach: &Reach, targets: &[&Target]) -> anyhow::Result<Vec<Line>> {
     let is_terminal = std::io::stderr().is_terminal();
     let mut silent_since = None;
     loop {
         let asked =
-            osts.iter().map(|ost| Ok(line_of(name_of(reach, ost), &ask(reach, ost, Wish::default())?)));
+            targets.iter().map(|target| Ok(line_of(reach, target, &ask(reach, target, Wish::default())?)));
         let lines: Vec<Line> = match asked.collect::<anyhow::Result<_>>() {
             Ok(lines) => lines,
             Err(e) if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE_MAX => return Err(e),
@@ -258,7 +289,7 @@ fn wait_for(reach: &Reach, osts: &[&Target]) -> anyhow::Result<Vec<Line>> {
         if is_terminal {
             let (done, all) = lines.iter().fold((0, 0), |(d, a), l| (d + l.pass.bytes, a + l.bytes_used));
             eprint!(
-                "\r{} of about {} read, {running} of {} OSTs under way   ",
+                "\r{} of about {} read, {running} of {} targets under way   ",
                 human(done),
                 human(all),
                 lines.len()
@@ -274,7 +305,7 @@ fn wait_for(reach: &Reach, osts: &[&Target]) -> anyhow::Result<Vec<Line>> {
     }
 }
 
-fn line_of(target: String, s: &ScrubReply) -> Line {
+fn line_of(reach: &Reach, target: &Target, s: &ScrubReply) -> Line {
     let pass = |p: &ScrubPass| PassLine {
         begun_sec: p.begun_sec,
         ended_sec: p.ended_sec,
@@ -284,7 +315,9 @@ fn line_of(target: String, s: &ScrubReply) -> Line {
         repaired: p.repaired,
     };
     Line {
-        target,
+        target: name_of(reach, target),
+        id: target.id,
+        is_mdt: target.is_mdt,
         state: match s.state {
             0 => "idle",
             1 => "running",
@@ -308,15 +341,19 @@ fn print_line(l: &Line) {
     let now_sec = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let rate = if l.rate == 0 { "without a bound".into() } else { format!("at most {}/s", human(l.rate)) };
     outln!("{}: {}, {rate}", l.target, l.state);
+    let (objects, see, source) = match l.is_mdt {
+        true => ("records", "`stria fsck` tells which records are lost", "written anew from memory"),
+        false => ("objects", "`stria damage list`", "repaired from the other member"),
+    };
     let bad = |p: &PassLine| {
         let bad = match p.bad_pages {
             0 => "nothing bad".to_owned(),
-            1 => "1 BAD PAGE (`stria damage list`)".to_owned(),
-            n => format!("{n} BAD PAGES (`stria damage list`)"),
+            1 => format!("1 BAD PAGE ({see})"),
+            n => format!("{n} BAD PAGES ({see})"),
         };
         match p.repaired {
             0 => bad,
-            n => format!("{bad}, {n} repaired from the other member"),
+            n => format!("{bad}, {n} {source}"),
         }
     };
     if l.state != "idle" {
@@ -331,7 +368,7 @@ fn print_line(l: &Line) {
         let (read, used) = (human(p.bytes), human(l.bytes_used));
         let begun = ago(now_sec.saturating_sub(p.begun_sec));
         outln!(
-            "    begun {begun}: {share} % ({read} of about {used}){left}, {} objects, {}",
+            "    begun {begun}: {share} % ({read} of about {used}){left}, {} {objects}, {}",
             p.objects,
             bad(p)
         );
@@ -345,7 +382,7 @@ fn print_line(l: &Line) {
             let (ago, p) = (ago(now_sec.saturating_sub(ended)), &l.last);
             let took = span(ended.saturating_sub(p.begun_sec));
             outln!(
-                "    last ended {ago} after {took}: {} in {} objects, {}",
+                "    last ended {ago} after {took}: {} in {} {objects}, {}",
                 human(p.bytes),
                 p.objects,
                 bad(p)

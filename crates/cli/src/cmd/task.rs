@@ -1,17 +1,16 @@
 //! `stria task`: work that goes on in the background, and pauses of it that last until they are taken back, also over restarts.
 //!
-//! A scrub keeps its pause on the OST. Those of resyncs and drains are parameters that the cluster map keeps (`stria set-param -P`).
+//! A scrub keeps its pause on the OST; an MDT's lasts until it ends. Those of resyncs and drains are parameters that the cluster map keeps (`stria set-param -P`).
 
 use std::collections::BTreeSet;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use mgmt::params::{Param, kept, names};
 use mgmt::{mirror_name, target_name};
 use serde::Serialize;
-use wire::map::{KeptParam, Mirror};
+use wire::map::{KeptParam, Mirror, Target};
 use wire::mgmt::ChangeParams;
-use wire::object::{ScrubControl, scrub_action};
 
 use crate::cmd::dash::tasks::{self, Draining, Drains, Task as Seen};
 use crate::cmd::param::On;
@@ -214,7 +213,8 @@ impl Which {
                 }
             }
             if before == (done.len(), refused.is_some()) {
-                let next = "`stria status` lists the targets; MDTs are neither drained nor scrubbed, and a mirror has two members";
+                let next =
+                    "`stria status` lists the targets; MDTs are not drained, and a mirror has two members";
                 return Err(Failure::unusable(task, "no target is meant", next).into());
             }
         }
@@ -233,7 +233,8 @@ impl Which {
 fn matching<'r>(reach: &'r Reach, kind: Kind, pattern: &str) -> Vec<&'r Mirror> {
     let can = |mirror: &&Mirror| match kind {
         Kind::Resync => mirror.members.len() > 1,
-        Kind::Drain | Kind::Scrub => !mirror.is_mdt,
+        Kind::Drain => !mirror.is_mdt,
+        Kind::Scrub => true,
     };
     let is_meant =
         |mirror: &&Mirror| mirror.fs == reach.fs && names(pattern, &mirror_name(&reach.map, mirror));
@@ -257,15 +258,18 @@ fn keep(
     Ok(())
 }
 
-/// Each member scrubs by itself. An OST without a pass takes no pause.
+/// Each member scrubs by itself. One without a pass takes no pause: that is an error if it is so of all.
 fn scrubs(reach: &Reach, mirrors: &[&Mirror], pauses: bool, done: &mut Vec<Done>) -> Option<Failure> {
     let mut refused = None;
-    let action = if pauses { scrub_action::PAUSE } else { scrub_action::RESUME };
-    for target in reach.targets().into_iter().filter(|t| mirrors.iter().any(|m| m.has(t.id))) {
-        let cap = reach.capability(SystemTime::now());
+    let meant: Vec<&Target> =
+        reach.targets().into_iter().filter(|t| mirrors.iter().any(|m| m.has(t.id))).collect();
+    let under_way = scrub::running(reach);
+    let is_under_way = |t: &&Target| under_way.iter().any(|pass| pass.target == t.id);
+    let some: Vec<&Target> = meant.iter().copied().filter(is_under_way).collect();
+    for target in if some.is_empty() { meant } else { some } {
         let name = target_name(&reach.file_system().name, target.is_mdt, target.index);
-        match reach.ask(target.id, &ScrubControl { cap, action, rate: None, every_sec: None }) {
-            Ok(_) => done.push(Done { task: format!("scrub:{name}"), paused: pauses }),
+        match scrub::pause(reach, target, pauses) {
+            Ok(()) => done.push(Done { task: format!("scrub:{name}"), paused: pauses }),
             Err(e) => {
                 let member = mgmt::member_name(&reach.map, target);
                 eprintln!("stria: {member}: {e:#}");

@@ -113,10 +113,29 @@ impl Volume {
     /// and the end of the stream is the end of the state: damage or a missing part is an `InvalidData` error.
     pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader<'_>>, VolumeError> {
         let named = self.superblock.lock().checkpoint;
-        Ok(named.map(|named| CheckpointReader {
+        Ok(named.map(|named| self.reader_of(named, false)))
+    }
+
+    /// Reads the last checkpoint from the medium itself, and verifies it. Returns its bytes; 0 if the volume never made one.
+    pub fn check_checkpoint(&self) -> io::Result<u64> {
+        loop {
+            let now = || self.superblock.lock().checkpoint;
+            let Some(named) = now() else { return Ok(0) };
+            match io::copy(&mut self.reader_of(named, true), &mut io::sink()) {
+                Ok(_) => return Ok(named.stream_bytes),
+                // Its slot is another one's by now.
+                Err(_) if now() != Some(named) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn reader_of(&self, named: CheckpointRef, is_past_caches: bool) -> CheckpointReader<'_> {
+        CheckpointReader {
             disk: &*self.disk,
             region: self.regions.slots[named.slot as usize],
             named,
+            is_past_caches,
             at: 0,
             index: 0,
             crc: 0,
@@ -124,7 +143,7 @@ impl Volume {
             chunk: Vec::new(),
             given: 0,
             ended: false,
-        }))
+        }
     }
 }
 
@@ -250,6 +269,7 @@ pub struct CheckpointReader<'a> {
     disk: &'a dyn Disk,
     region: Region,
     named: CheckpointRef,
+    is_past_caches: bool,
     at: u64,
     index: u32,
     crc: u32,
@@ -301,9 +321,23 @@ impl CheckpointReader<'_> {
         if self.at + buf.len() as u64 > self.named.stream_bytes {
             return Err(self.damage("its length"));
         }
-        self.disk.read_at(buf, self.region.begin + self.at)?;
+        let begin = self.region.begin + self.at;
         self.at += buf.len() as u64;
+        if self.is_past_caches {
+            return self.read_medium(buf, begin);
+        }
+        self.disk.read_at(buf, begin)?;
         self.disk.will_read(self.region.begin + self.at, CHUNK_BYTES_MAX as u64);
+        Ok(())
+    }
+
+    fn read_medium(&self, buf: &mut [u8], begin: u64) -> io::Result<()> {
+        // Direct I/O transfers whole pages only.
+        const PAGE: u64 = types::PAGE_SIZE as u64;
+        let skipped = (begin % PAGE) as usize;
+        let mut pages = vec![0; (skipped + buf.len()).next_multiple_of(PAGE as usize)];
+        self.disk.read_medium_at(&mut pages, begin - skipped as u64)?;
+        buf.copy_from_slice(&pages[skipped..][..buf.len()]);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use net::Answer;
 use types::{Code, Fault, Incarnation, SessionId};
 use wire::batch::Batch;
 use wire::check::{Check, CopyOut, Repair};
-use wire::mdt::{EvictSession, MdtLeases, MdtStat};
+use wire::mdt::{EvictSession, MdtLeases, MdtStat, ScrubRecords};
 use wire::meta::{Counts, LeaseDir, LeaveDir, WatchDir};
 use wire::notice::Listen;
 use wire::pair::VerifyRecords;
@@ -124,6 +124,7 @@ impl Core {
             MdtStat::CALL => self.on_mdt_stat(&parse(body)?).map(plain),
             MdtLeases::CALL => self.on_leases(&parse(body)?).map(plain),
             EvictSession::CALL => self.on_evict(&parse(body)?).map(plain),
+            ScrubRecords::CALL => self.on_scrub_records(&parse(body)?).map(plain),
             Batch::CALL => {
                 let joined = joined.ok_or_else(not_joined)?;
                 return self.on_batch(joined, head, body, bulk, answer, terms).map(|()| None);

@@ -25,6 +25,7 @@ use crate::start::replica::Entry;
 use crate::start::standby::{Parts, Standby, check_kind};
 use crate::start::workers::Workers;
 use crate::upkeep::checkpoint::{State, empty_on, read_state};
+use crate::upkeep::scrub::Scrubber;
 use crate::{Core, Mdt, Records, Settings};
 
 impl Mdt {
@@ -142,6 +143,7 @@ impl Parts {
             giving: Mutex::new(None),
             copies: AtomicU64::new(0),
             verifier: Default::default(),
+            scrubber: Scrubber::new(settings.clock.wall().sec.max(0) as u64),
             // Before ids are reserved, so that the mirror orders the reservation too.
             pair: Pair::of(companion, volume.last_seq()),
             volume,

@@ -7,6 +7,7 @@
 //! mds-RP5: a standby that takes over shows an incarnation above all that its mirror ever showed, so that each client attaches anew.
 
 mod house;
+mod scrubbing;
 
 use std::sync::Arc;
 
@@ -17,10 +18,11 @@ use net::{Answer, Service};
 use pair::{Companion, Copied, Logged, Place, Replica};
 use parking_lot::Mutex;
 use types::{Code, Epoch, Fault, Incarnation, Seq};
+use wire::mdt::ScrubRecords;
 use wire::mgmt::RegisterReply;
 use wire::pair::{CompareRecords, CompareRecordsReply};
 use wire::session::{TargetStat, TargetStatReply};
-use wire::{Empty, Header, ReplyHead, Request, encode_reply};
+use wire::{Empty, Header, ReplyHead, Request, Wire, encode_reply};
 
 use crate::executor::room::Room;
 use crate::joined::{fs_uuid_of, take_identity};
@@ -30,6 +32,7 @@ use crate::pair::planted;
 use crate::serve::stat::Stood;
 use crate::start::replica::Entry;
 use crate::start::standby::house::House;
+use crate::start::standby::scrubbing::Scrubbing;
 use crate::upkeep::checkpoint::State;
 use crate::upkeep::compare::{Comparing, Side};
 use crate::{Mdt, Records, Settings, logged};
@@ -49,6 +52,7 @@ pub struct Standby {
     inner: Arc<Mutex<Option<Inner>>>,
     house: House,
     comparing: Comparing,
+    scrubbing: Scrubbing,
 }
 
 struct Inner {
@@ -77,7 +81,8 @@ impl Standby {
     ) -> Standby {
         let inner = Arc::new(Mutex::new(Some(Inner { state, lines, is_behind: false })));
         let (house, comparing) = Default::default();
-        Standby { volume: Arc::new(volume), was_clean, settings, inner, house, comparing }
+        let scrubbing = Scrubbing::new(&settings);
+        Standby { volume: Arc::new(volume), was_clean, settings, inner, house, comparing, scrubbing }
     }
 
     pub(super) fn take_parts(&self) -> Result<Parts, Fault> {
@@ -202,6 +207,7 @@ impl Standby {
 
     /// Ends what shares the table.
     fn end_house(&self) {
+        self.scrubbing.end();
         self.house.end();
         self.comparing.end();
     }
@@ -258,12 +264,19 @@ impl Standby {
     }
 }
 
-/// Numbers of this member. Other requests are for the primary.
+type Reply = Box<dyn FnOnce(&ReplyHead) -> Vec<u8>>;
+
+fn told<T: Wire + 'static>(reply: T) -> Reply {
+    Box::new(move |head| encode_reply(head, Some(&reply)))
+}
+
+/// Numbers of this member, and its scrub. Other requests are for the primary.
 impl Service for Standby {
-    fn serve(&self, head: &Header, _: &[u8], _: &[u8], answer: &mut Answer<'_>) {
+    fn serve(&self, head: &Header, body: &[u8], _: &[u8], answer: &mut Answer<'_>) {
         answer.bulk.clear();
-        let stat = answer.check_role(head.call).and_then(|()| match head.call {
-            TargetStat::CALL => self.target_stat(),
+        let done = answer.check_role(head.call).and_then(|()| match head.call {
+            TargetStat::CALL => self.target_stat().map(told),
+            ScrubRecords::CALL => self.on_scrub_records(body).map(told),
             _ => Err(Fault::new(
                 Code::Moved,
                 "this MDT is the other member of its mirror and serves no clients; ask for the newest map",
@@ -271,8 +284,9 @@ impl Service for Standby {
         });
         answer.head.incarnation = self.incarnation();
         let flushed = self.flushed_seq();
-        answer.body = match stat {
-            Ok(stat) => encode_reply(&ReplyHead::done(Seq(0), flushed), Some(&stat)),
+        let head = ReplyHead::done(Seq(0), flushed);
+        answer.body = match done {
+            Ok(reply) => reply(&head),
             Err(fault) => encode_reply::<Empty>(&ReplyHead::refused(&fault, flushed), None),
         };
     }
@@ -291,8 +305,10 @@ impl Replica for Standby {
     /// Makes durable all that was acknowledged, with earlier flush marks. The owner calls it once in a commit interval.
     fn flush(&self) -> Result<Seq, Fault> {
         self.comparing.sweep();
+        self.begin_to_scrub();
         // Once it is an MDT, that one makes marks and checkpoints.
         if let Some(inner) = self.inner.lock().as_mut() {
+            self.renew_leaves(inner)?;
             match self.volume.mark() {
                 // The checkpoint says the same as the mark, and more.
                 Err(VolumeError::LogFull { .. }) => self.free_log(inner)?,
@@ -360,6 +376,10 @@ pub fn check_kind(volume: &Volume) -> Result<(), Fault> {
 
 #[cfg(test)]
 impl Standby {
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     /// For tests that spoil it.
     pub fn with_state(&self, spoil: impl FnOnce(&mut State)) {
         spoil(&mut self.inner.lock().as_mut().expect("it is a standby").state);

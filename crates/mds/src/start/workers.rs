@@ -1,5 +1,5 @@
 //! The background threads: flusher (and ids), keeper (checkpoints, dead sessions), tidier (memory), mover (memtables to the
-//! tree), verifier (the members of a mirror), purge.
+//! tree), scrubber, verifier (the members of a mirror), purge.
 //!
 //! mds-T1: a stop ends each thread within one request to an OST, or to the mirror's other member.
 //! mds-T2: no thread holds the `Mdt`, so dropping it ends them.
@@ -29,6 +29,7 @@ impl Workers {
         workers.spawn(core, "mdt-keep", keeper);
         workers.spawn(core, "mdt-tidy", tidier);
         workers.spawn(core, "mdt-move", mover);
+        workers.spawn(core, "mdt-scrub", scrubber);
         if core.pair.is_mirrored() {
             workers.spawn(core, "mdt-verify", verifier);
         }
@@ -63,6 +64,7 @@ impl Workers {
         core.bells.checkpoint.ring();
         core.bells.purge.ring();
         core.bells.verify.ring();
+        core.scrubber.bell.ring();
         core.kv.wake();
         for thread in std::mem::take(&mut *self.0.lock()) {
             if thread.join().is_err() {
@@ -169,6 +171,16 @@ fn verifier(core: &Core) {
         core.bells.verify.wait(pause);
         if !core.is_stopping() {
             pause = core.verify_round();
+        }
+    }
+}
+
+fn scrubber(core: &Core) {
+    let mut pause = Duration::ZERO;
+    while !core.is_stopping() {
+        core.scrubber.bell.wait(pause);
+        if !core.is_stopping() {
+            pause = core.scrub_round();
         }
     }
 }

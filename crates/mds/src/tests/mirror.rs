@@ -3,6 +3,7 @@
 mod beside;
 mod compare;
 mod resync;
+mod scrub;
 mod trouble;
 mod two;
 

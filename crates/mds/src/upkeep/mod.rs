@@ -9,5 +9,6 @@ pub mod compare;
 pub mod counts;
 pub mod hold;
 pub mod purge;
+pub mod scrub;
 pub mod verify;
 pub mod whole;

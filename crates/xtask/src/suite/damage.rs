@@ -16,6 +16,7 @@ use super::{Bench, Needs, Test};
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Own, ("damage::a_flipped_bit_is_eio_with_a_path", flipped_bit)),
     (Needs::Own, ("damage::a_scrub_finds_what_nobody_reads", scrub)),
+    (Needs::Own, ("damage::records_of_an_mdt_are_scrubbed", records_scrubbed)),
     (Needs::Own, ("damage::names_that_an_mdt_lost_are_given_up", names_lost)),
     (Needs::Only(Wiring::Local), ("damage::a_stopped_mdt_gives_up_what_it_lost", names_lost_while_stopped)),
     (Needs::Own, ("damage::an_mdt_comes_back_from_its_backup", mdt_lost)),
@@ -96,6 +97,42 @@ fn scrub(b: &mut Bench) -> Result<()> {
     if code != 1 || !text.contains("stria scrub start") {
         bail!("pausing what does not run (exit {code}): {text}");
     }
+    Ok(())
+}
+
+/// [S-scrub-records] A leaf of an MDT rots below it: the scrub has it written anew while memory has it, and else tells that it is bad.
+fn records_scrubbed(b: &mut Bench) -> Result<()> {
+    let dir = b.dir("rotten")?;
+    for n in 0..NAMES {
+        fs::write(dir.join(name(n)), format!("content {n}"))?;
+    }
+    // 1. The start brings the records into memory.
+    b.cluster.restart()?;
+    ensure_eq(listed(&dir)?.len(), NAMES, "names after a restart")?;
+    for image in images(b, "mdt")? {
+        flip_all(&image, name(1000).as_bytes())?;
+    }
+    let mount = b.cluster.mount.display().to_string();
+    let scrub = |b: &Bench| b.cluster.stria(&["scrub", "start", &mount, "--rate", "0", "--wait"]);
+    let (code, text) = scrub(b)?;
+    ensure!(
+        code == 0 && text.contains("written anew from memory"),
+        "a scrub over a bad leaf (exit {code}): {text}"
+    );
+    let (code, text) = scrub(b)?;
+    ensure!(code == 0 && !text.contains("written anew"), "the scrub after it (exit {code}): {text}");
+    b.cluster.restart()?;
+    ensure_eq(listed(&dir)?.len(), NAMES, "names after another restart")?;
+    // 2. It rots while the MDT is stopped.
+    b.cluster.stop()?;
+    for image in images(b, "mdt")? {
+        flip_all(&image, name(1000).as_bytes())?;
+    }
+    b.cluster.start_all()?;
+    let (code, text) = scrub(b)?;
+    ensure!(code == 1 && text.contains("BAD PAGE"), "a scrub over a leaf that is lost (exit {code}): {text}");
+    let (code, text) = b.cluster.stria(&["fsck", &mount])?;
+    ensure!(code == 1 && text.contains("are lost"), "fsck (exit {code}): {text}");
     Ok(())
 }
 

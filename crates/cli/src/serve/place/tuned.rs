@@ -49,6 +49,8 @@ impl Kind {
     fn base(&self, param: Param) -> u64 {
         match (self, param) {
             (Kind::Mdt(settings), Param::RecordMemory) => settings.cache_bytes,
+            (Kind::Mdt(_), Param::ScrubEvery) => mds::SCRUB_EVERY_MS,
+            (Kind::Mdt(_), Param::ScrubRate) => mds::SCRUB_RATE,
             (Kind::Ost(settings), Param::ResyncRate) => settings.resync_rate,
             (Kind::Ost(settings), Param::SmallWriteMax) => settings.store.patch_bytes_max.into(),
             (Kind::Ost(settings), Param::SmallWriteMemory) => settings.store.overlay_bytes_max,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use disk::volume::Volume;
 use disk::{Crash, Disk, FaultyDisk, Op, SimDisk, Trouble, When};
 use pair::Replica;
 use types::Code;
@@ -13,10 +14,10 @@ use crate::tests::rig::{HandClock, Rig, Said, format};
 use crate::tests::rules::{self, flat};
 use crate::{Mdt, Settings, Standby};
 
-const NAMES: u32 = 300;
+pub const NAMES: u32 = 300;
 
 /// A pair whose primary has its records on its medium only. The medium fails as a test wants.
-fn with_leaves_away() -> (Two, Arc<FaultyDisk>) {
+pub fn with_leaves_away() -> (Two, Arc<FaultyDisk>) {
     let clock = Arc::<HandClock>::default();
     let a = Arc::new(SimDisk::new(1 << 20));
     format(a.clone());
@@ -35,20 +36,25 @@ fn with_leaves_away() -> (Two, Arc<FaultyDisk>) {
     (two, faulty)
 }
 
-fn name(n: u32) -> String {
+pub fn name(n: u32) -> String {
     format!("looked {n:04}")
 }
 
-fn list(rig: &Rig) -> Said {
+pub fn list(rig: &Rig) -> Said {
     rig.send(Header { call: rules::LIST, ..Header::default() }, &[])
 }
 
 /// Turns over a bit of a leaf.
 fn rot(two: &Two, faulty: &FaultyDisk) {
+    rot_name(&two.rig.mdt.core.volume, &two.a, faulty);
+}
+
+/// Turns over a bit of each name in the middle, wherever a leaf has it.
+pub fn rot_name(volume: &Volume, medium: &SimDisk, faulty: &FaultyDisk) {
     let (mut found, needle) = (0, format!("{}", NAMES / 2));
-    for slot in two.rig.mdt.core.volume.layout().slots {
+    for slot in volume.layout().slots {
         let mut bytes = vec![0; (slot.end - slot.start) as usize];
-        two.a.read_at(&mut bytes, slot.start).unwrap();
+        medium.read_at(&mut bytes, slot.start).unwrap();
         // Names of a leaf share their first bytes.
         for (at, part) in bytes.windows(needle.len()).enumerate() {
             if part == needle.as_bytes() {
@@ -60,7 +66,7 @@ fn rot(two: &Two, faulty: &FaultyDisk) {
     assert!(found > 0, "the name is on the medium");
 }
 
-fn is_unreadable(trouble: Option<Trouble>) -> bool {
+pub fn is_unreadable(trouble: Option<Trouble>) -> bool {
     matches!(trouble, Some(Trouble::Unreadable(_)))
 }
 
