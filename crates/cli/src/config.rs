@@ -220,8 +220,8 @@ pub struct Mount {
     pub mountpoint: PathBuf,
     #[serde(default)]
     pub options: Vec<String>,
-    #[serde(default = "op_timeout_sec", alias = "op_timeout")]
-    pub op_timeout_sec: u32,
+    #[serde(default, alias = "op_timeout")]
+    pub op_timeout_sec: Option<u32>,
     #[serde(default)]
     pub nets: Vec<String>,
     #[serde(default)]
@@ -256,9 +256,6 @@ fn write_unit() -> Size {
 }
 fn index_memory() -> Size {
     Size(store::Settings::default().index_bytes_max)
-}
-fn op_timeout_sec() -> u32 {
-    OP_TIMEOUT_SEC
 }
 
 /// The example must run on one machine as it is printed.
@@ -598,7 +595,7 @@ impl Config for Mount {
             fsname: fsname(),
             mountpoint: "/mnt/stria".into(),
             options: vec![],
-            op_timeout_sec: OP_TIMEOUT_SEC,
+            op_timeout_sec: None,
             nets: vec![],
             routes: vec![],
             tls: None,
@@ -610,7 +607,10 @@ impl Config for Mount {
         let point = key("Directory to mount on.", "mountpoint", toml_of(&self.mountpoint));
         let options = key("Mount options, as after -o.", "options", toml_of(&self.options));
         let comment = "Seconds without an answer after which a file operation fails with ETIMEDOUT.";
-        let timeout = key(comment, "op_timeout_sec", self.op_timeout_sec);
+        let timeout = match self.op_timeout_sec {
+            Some(seconds) => key(comment, "op_timeout_sec", seconds),
+            None => absent_key(comment, "op_timeout_sec", &OP_TIMEOUT_SEC.to_string()),
+        };
         [
             head,
             &*mgs_key(&self.mgs),
@@ -630,7 +630,7 @@ impl Config for Mount {
         check_mgs(&self.mgs)?;
         check_fsname(&self.fsname)?;
         match self.op_timeout_sec {
-            0 => Err("`op_timeout_sec` is 0: no operation could ever be answered in time".to_owned()),
+            Some(0) => Err("`op_timeout_sec` is 0: no operation could ever be answered in time".to_owned()),
             _ => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fuse::{JobId, MountFlags};
+use mgmt::params::{JOBIDS, Param, READ_AHEAD_MAX, WRITE_BEHIND_MAX};
 use net::routes::{check_net, parse_route};
 
 use crate::exit::Failure;
@@ -19,23 +20,22 @@ pub struct Options {
     pub idmap: bool,
     /// Locks exclude those of other mounts, also where the servers are in the mount's process. `None`: not there.
     pub flock: Option<bool>,
-    /// How the job of a request is found.
-    pub jobid: JobId,
+    /// How the job of a request is found, if that is said.
+    pub jobid: Option<JobId>,
     /// Largest read request, if limited.
     pub max_read: Option<u32>,
     /// Most bytes of buffered writes on their way to the OSTs; 0: `write` waits for them.
-    pub write_behind: Option<usize>,
-    pub op_timeout: Duration,
+    pub write_behind: Option<u64>,
+    /// Bytes that the kernel reads ahead for each open file.
+    pub read_ahead: Option<u64>,
+    pub op_timeout: Option<Duration>,
     /// Silence after which the host of a server counts as dead.
-    pub dead_after: Duration,
+    pub dead_after: Option<Duration>,
     /// How long a mount waits for its servers. Zero: one try.
     pub retry: Duration,
     /// Nets that this host is on, and routes to others.
     pub nets: Nets,
 }
-
-/// Of `write_behind=`: the memory of a host is not to be filled by one mount.
-const WRITE_BEHIND_MAX: usize = 8 << 30;
 
 /// Without `dead_after=`.
 pub const DEAD_AFTER: Duration = Duration::from_secs(2);
@@ -49,6 +49,16 @@ fn retry(value: &str) -> Option<Duration> {
     let (number, unit_sec) = value.strip_suffix('s').map_or((value, 60), |number| (number, 1));
     let seconds = number.parse::<u64>().ok()?.checked_mul(unit_sec)?;
     Some(Duration::from_secs(seconds)).filter(|wait| *wait <= RETRY_MAX)
+}
+
+/// Stands for a variable that is none of the words before it.
+const OTHER_VARIABLE: u64 = JOBIDS.len() as u64 - 1;
+
+/// The value of the parameter.
+fn number(jobid: &JobId) -> u64 {
+    let is_it = |word: &&str| JobId::parse(word).as_ref() == Ok(jobid);
+    let known = &JOBIDS[..OTHER_VARIABLE as usize];
+    known.iter().position(is_it).map_or(OTHER_VARIABLE, |at| at as u64)
 }
 
 /// Accepted without effect: Stria always behaves so, or only mount(8) uses them.
@@ -108,7 +118,7 @@ fn flags_of(word: &str) -> Option<(MountFlags, MountFlags)> {
 }
 
 impl Options {
-    pub fn new(op_timeout: Duration) -> Options {
+    pub fn new() -> Options {
         Options {
             flags: MountFlags::empty(),
             allow_other: None,
@@ -116,12 +126,33 @@ impl Options {
             flock: None,
             max_read: None,
             write_behind: None,
-            jobid: JobId::default(),
-            op_timeout,
-            dead_after: DEAD_AFTER,
+            read_ahead: None,
+            jobid: None,
+            op_timeout: None,
+            dead_after: None,
             retry: RETRY,
             nets: Nets::default(),
         }
+    }
+
+    /// Those that are values of parameters. They hold against kept ones.
+    pub fn given(&self) -> Vec<(Param, u64)> {
+        let ms = |time: Duration| time.as_millis() as u64;
+        let given = [
+            (Param::MountDeadAfter, self.dead_after.map(ms)),
+            (Param::MountJobId, self.jobid.as_ref().map(number)),
+            (Param::MountOpTimeout, self.op_timeout.map(ms)),
+            (Param::MountReadAhead, self.read_ahead),
+            (Param::MountWriteBehind, self.write_behind),
+        ];
+        given.into_iter().filter_map(|(param, value)| Some((param, value?))).collect()
+    }
+
+    /// The way of this value of the parameter.
+    pub fn jobid_of(&self, value: u64) -> JobId {
+        let word = JOBIDS.get(value as usize).filter(|_| value < OTHER_VARIABLE);
+        let known = word.and_then(|word| JobId::parse(word).ok());
+        known.or_else(|| self.jobid.clone()).unwrap_or_default()
     }
 
     /// Applies the value of each `-o`, in order.
@@ -149,7 +180,9 @@ impl Options {
             "flock" => self.flock = Some(true),
             "localflock" => self.flock = Some(false),
             "no_allow_other" => self.allow_other = Some(false),
-            "jobid_var" => self.jobid = JobId::parse(value).map_err(|why| format!("'{option}': {why}"))?,
+            "jobid_var" => {
+                self.jobid = Some(JobId::parse(value).map_err(|why| format!("'{option}': {why}"))?);
+            }
             "max_read" => {
                 let bytes = value.parse().ok().filter(|bytes| *bytes >= MAX_READ_MIN);
                 self.max_read =
@@ -160,17 +193,20 @@ impl Options {
                 self.write_behind =
                     Some(bytes.ok_or(format!("'{option}': give bytes, at most {WRITE_BEHIND_MAX}"))?);
             }
+            "read_ahead" => {
+                let bytes = value.parse().ok().filter(|bytes| *bytes <= READ_AHEAD_MAX);
+                self.read_ahead =
+                    Some(bytes.ok_or(format!("'{option}': give bytes, at most {READ_AHEAD_MAX}"))?);
+            }
             "op_timeout" => {
                 let seconds = value.parse().ok().filter(|s: &u64| *s > 0);
-                self.op_timeout = seconds
-                    .map(Duration::from_secs)
-                    .ok_or(format!("'{option}': give seconds, at least 1"))?;
+                let seconds = seconds.ok_or(format!("'{option}': give seconds, at least 1"))?;
+                self.op_timeout = Some(Duration::from_secs(seconds));
             }
             "dead_after" => {
                 let seconds = value.parse().ok().filter(|s: &f64| (0.1..=600.0).contains(s));
-                self.dead_after = seconds
-                    .map(Duration::from_secs_f64)
-                    .ok_or(format!("'{option}': give seconds, from 0.1 to 600"))?;
+                let seconds = seconds.ok_or(format!("'{option}': give seconds, from 0.1 to 600"))?;
+                self.dead_after = Some(Duration::from_secs_f64(seconds));
             }
             "net" => {
                 check_net(value).map_err(|why| format!("'{option}': {why}"))?;
@@ -200,14 +236,13 @@ mod tests {
 
     #[test]
     fn usual_options_are_taken_and_strange_ones_refused() {
-        let mut options = Options::new(Duration::from_secs(60));
+        let mut options = Options::new();
         let usual = "rw,_netdev,localflock,flock,user_xattr,retry=5,x-systemd.automount,,allow_other";
         options.apply(usual).unwrap();
-        let want =
-            Options { allow_other: Some(true), flock: Some(true), ..Options::new(Duration::from_secs(60)) };
+        let want = Options { allow_other: Some(true), flock: Some(true), ..Options::new() };
         assert_eq!(options, want);
         options
-            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,write_behind=0,idmap,jobid_var=MY_JOB")
+            .apply("localflock,ro,op_timeout=7,dead_after=0.5,no_allow_other,max_read=65536,write_behind=0,read_ahead=65536,idmap,jobid_var=MY_JOB")
             .unwrap();
         let want = Options {
             flags: MountFlags::RDONLY,
@@ -216,13 +251,22 @@ mod tests {
             flock: Some(false),
             max_read: Some(65_536),
             write_behind: Some(0),
-            jobid: JobId::Variable("MY_JOB".into()),
-            op_timeout: Duration::from_secs(7),
-            dead_after: Duration::from_millis(500),
+            read_ahead: Some(65_536),
+            jobid: Some(JobId::Variable("MY_JOB".into())),
+            op_timeout: Some(Duration::from_secs(7)),
+            dead_after: Some(Duration::from_millis(500)),
             retry: RETRY,
             nets: Nets::default(),
         };
         assert_eq!(options, want);
+        let given = [
+            (Param::MountDeadAfter, 500),
+            (Param::MountJobId, OTHER_VARIABLE),
+            (Param::MountOpTimeout, 7000),
+            (Param::MountReadAhead, 65_536),
+            (Param::MountWriteBehind, 0),
+        ];
+        assert_eq!((options.given(), Options::new().given()), (given.to_vec(), vec![]));
         for (list, seconds) in [("retry=2", 120), ("retry=30s", 30), ("retry=5,retry=0", 0)] {
             options.apply(list).unwrap();
             assert_eq!(options.retry, Duration::from_secs(seconds), "{list}");
@@ -236,6 +280,7 @@ mod tests {
             "op_timeout",
             "max_read=17",
             "write_behind=all",
+            "read_ahead=2000000000",
             "jobid_var=",
             "retry",
             "retry=1h",
@@ -249,6 +294,19 @@ mod tests {
         for (word, why) in REFUSED {
             assert_eq!(options.apply(word).unwrap_err(), format!("'{word}': {why}"));
         }
+    }
+
+    #[test]
+    fn each_way_to_find_jobs_has_a_number() {
+        let mut options = Options::new();
+        options.apply("jobid_var=MY_JOB").unwrap();
+        for (number_of_word, word) in JOBIDS.iter().enumerate().take(OTHER_VARIABLE as usize) {
+            let jobid = JobId::parse(word).unwrap();
+            assert_eq!(number(&jobid), number_of_word as u64, "{word}");
+            assert_eq!(options.jobid_of(number_of_word as u64), jobid, "{word}");
+        }
+        assert_eq!(options.jobid_of(OTHER_VARIABLE), JobId::Variable("MY_JOB".into()));
+        assert_eq!(Param::MountJobId.def().most, OTHER_VARIABLE - 1);
     }
 
     #[test]
@@ -267,7 +325,7 @@ mod tests {
             ),
         ];
         for (list, want) in table {
-            let mut options = Options::new(Duration::from_secs(60));
+            let mut options = Options::new();
             options.apply(list).unwrap();
             assert_eq!(options.flags, want, "{list}");
         }

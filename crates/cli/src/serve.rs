@@ -10,6 +10,7 @@ pub mod heart;
 pub mod keeper;
 pub mod local;
 pub mod metrics;
+pub mod mount_params;
 pub mod mounted;
 pub mod place;
 pub mod register;

@@ -59,6 +59,8 @@ pub struct Fs {
     pub(crate) names: NameLocks,
     pub(crate) behind: Arc<Behind>,
     pub(crate) settings: Settings,
+    /// A parameter of the mount may change it.
+    pub(crate) op_timeout_ms: AtomicU64,
     pub(crate) statfs_cache: Mutex<Option<(Instant, StatFs)>>,
     pub(crate) fabric: Arc<Fabric>,
     bufs: Mutex<Vec<Buf>>,
@@ -114,6 +116,8 @@ impl Fs {
             aborted: AtomicBool::new(false),
             sleepers: (Mutex::new(()), Condvar::new()),
         });
+        let params = settings.params.as_ref().map(|tuned| tuned.params.clone());
+        params.iter().for_each(|params| params.follow_for_mount(&map, fs));
         let fs = Arc::new(Fs {
             cluster: Cluster::new(fabric.clone(), id.clone(), map),
             id,
@@ -128,6 +132,7 @@ impl Fs {
             xattrs_set: AtomicU64::new(0),
             names: NameLocks::new(),
             behind: Arc::new(Behind::new(settings.write_behind)),
+            op_timeout_ms: AtomicU64::new(settings.op_timeout.as_millis() as u64),
             settings,
             statfs_cache: Mutex::new(None),
             fabric,
@@ -136,6 +141,7 @@ impl Fs {
             threads: Mutex::default(),
         });
         fs.id.owner.set(Arc::downgrade(&fs)).expect("a client is made once");
+        fs.follow_params();
         fs.mdt(Fid::ROOT)?.ready(fs.deadline())?;
         fs.start_threads()
             .map_err(|e| Fault::new(Code::Io, format!("cannot start the client's threads: {e}")))?;
@@ -195,6 +201,7 @@ impl Fs {
 
     /// Takes over a newer cluster map.
     pub fn set_map(&self, map: ClusterMap) {
+        self.take_kept(&map);
         if self.cluster.set_map(map) {
             // An MDT that took over waits for all its clients, also for those that have nothing to ask.
             self.tell_servers();
@@ -203,7 +210,7 @@ impl Fs {
 
     /// Reports outstanding updates, and ends the session. Returns after at most 10 s, with the first error.
     pub fn shutdown(&self) -> Result<(), Fault> {
-        let most = self.settings.op_timeout.min(SHUTDOWN_MAX);
+        let most = self.op_timeout().min(SHUTDOWN_MAX);
         if !self.settings.observer {
             // While the threads run: some of them may wait for that.
             self.behind.await_all(Instant::now() + most);
@@ -291,7 +298,7 @@ impl Fs {
     // ---- helpers of the verbs ----
 
     pub(crate) fn deadline(&self) -> Instant {
-        Instant::now() + self.settings.op_timeout
+        Instant::now() + self.op_timeout()
     }
     pub(crate) fn now(&self) -> Time {
         SystemTime::now().into()
@@ -305,7 +312,10 @@ impl Fs {
     pub(crate) fn ost(&self, mirror: MirrorId, deadline: Instant) -> Result<Arc<Link>, Fault> {
         while !self.cluster.has_mirror(mirror) && !self.cluster.is_removed(mirror) {
             match self.cluster.newer_map(deadline) {
-                Some(map) => _ = self.cluster.set_map(map),
+                Some(map) => {
+                    self.take_kept(&map);
+                    self.cluster.set_map(map);
+                }
                 None if self.cluster.has_mgs() || self.is_stopping() || Instant::now() >= deadline => break,
                 None => {
                     self.id.want_map();

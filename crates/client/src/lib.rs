@@ -58,7 +58,7 @@ mod session;
 mod upkeep;
 mod verbs;
 
-pub use cache::api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs};
+pub use cache::api::{Allocate, DirItem, Handle, Mode, OpenFlags, SetAttr, Settings, StatFs, Tuned};
 pub use cache::leased::{Kernel, Leave, TimeOuts, now_ms as boot_ms};
 pub use cache::listing::Lister;
 pub use errno::errno_of;

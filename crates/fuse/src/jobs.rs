@@ -5,14 +5,14 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use client::Fs;
 use fusedev::Request;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::time::{ClockId, clock_gettime};
 
 /// How a process' job is found, as Lustre's `jobid_var`.
@@ -86,6 +86,35 @@ impl JobId {
     }
 }
 
+/// The way of a mount, which may change while it is in use.
+#[derive(Debug, Default)]
+pub struct JobIds {
+    by: RwLock<JobId>,
+    /// Odd while jobs are not told. It rises with each change, so that callers that are known are looked at again.
+    turn: AtomicU32,
+}
+
+impl JobIds {
+    pub fn new(by: JobId) -> JobIds {
+        let turn = AtomicU32::new((by == JobId::Disable).into());
+        JobIds { by: RwLock::new(by), turn }
+    }
+
+    pub fn set(&self, by: JobId) {
+        let mut before = self.by.write();
+        if *before != by {
+            let turn = (self.turn.load(Ordering::Relaxed) | 1).wrapping_add(1);
+            self.turn.store(turn + u32::from(by == JobId::Disable), Ordering::Release);
+            *before = by;
+        }
+    }
+
+    /// `None`: jobs are not told.
+    fn turn(&self) -> Option<u32> {
+        Some(self.turn.load(Ordering::Acquire)).filter(|turn| turn.is_multiple_of(2))
+    }
+}
+
 fn value_in(environment: &[u8], name: &str) -> Option<String> {
     let of = |entry: &[u8]| {
         let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
@@ -106,9 +135,19 @@ struct Seen {
     pid: u32,
     uid: u32,
     tag: u32,
+    /// Of `JobIds` when its job was found.
+    turn: u32,
     /// By `now`.
     at: Duration,
     fresh_for: Duration,
+}
+
+/// A process whose job is looked for.
+#[derive(Clone, Copy)]
+struct Caller {
+    pid: u32,
+    uid: u32,
+    turn: u32,
 }
 
 /// A clock that ticks every few milliseconds: to read it costs a request least.
@@ -118,8 +157,8 @@ fn now() -> Duration {
 }
 
 impl Seen {
-    fn is_of(&self, pid: u32, uid: u32) -> bool {
-        (self.pid, self.uid) == (pid, uid)
+    fn is_of(&self, caller: Caller) -> bool {
+        (self.pid, self.uid, self.turn) == (caller.pid, caller.uid, caller.turn)
     }
     fn is_fresh(&self) -> bool {
         now().saturating_sub(self.at) < self.fresh_for
@@ -159,34 +198,34 @@ impl Drop for Look {
 
 impl Callers {
     /// Sets the job of the requests that this thread sends for `request`.
-    pub fn begin(&self, by: &JobId, fs: &Arc<Fs>, request: &Request) {
-        if *by == JobId::Disable {
-            return;
-        }
+    pub fn begin(&self, by: &JobIds, fs: &Arc<Fs>, request: &Request) {
+        // The thread may still have the tag of a request before the change.
+        let Some(turn) = by.turn() else { return client::set_job(0) };
         let (pid, uid, me) = (request.pid(), request.uid(), Arc::as_ptr(&self.0).addr());
-        let is_right = |of: usize, seen: &Seen| of == me && seen.is_of(pid, uid) && seen.is_fresh();
+        let caller = Caller { pid, uid, turn };
+        let is_right = |of: usize, seen: &Seen| of == me && seen.is_of(caller) && seen.is_fresh();
         let at = pid as usize % LAST_CALLERS;
         let last = LAST.with(|last| last[at].get());
         if let Some((_, seen)) = last.filter(|(of, seen)| is_right(*of, seen)) {
             return client::set_job(seen.tag);
         }
-        let before = self.known(pid, uid);
+        let before = self.known(caller);
         let seen = match before.filter(Seen::is_fresh) {
             Some(seen) => Some(seen),
             // A caller that executes a program is known under its new name only afterwards.
             None if request.is_flush() => None,
             None => {
-                let (by, fs) = (by.clone(), fs.clone());
+                let (by, fs) = (by.by.read().clone(), fs.clone());
                 let tag = move || by.of(pid, uid).map_or(0, |job| fs.job_tag(&job, uid));
-                self.look(pid, uid, before, tag)
+                self.look(caller, before, tag)
             }
         };
         LAST.with(|last| last[at].set(seen.map(|seen| (me, seen))));
         client::set_job(seen.or(before).map_or(0, |seen| seen.tag));
     }
 
-    fn known(&self, pid: u32, uid: u32) -> Option<Seen> {
-        self.shard(pid).lock().get(&pid).filter(|seen| seen.is_of(pid, uid)).copied()
+    fn known(&self, caller: Caller) -> Option<Seen> {
+        self.shard(caller.pid).lock().get(&caller.pid).filter(|seen| seen.is_of(caller)).copied()
     }
 
     fn shard(&self, pid: u32) -> &Mutex<HashMap<u32, Seen>> {
@@ -196,11 +235,11 @@ impl Callers {
     /// The result of `tag`, by a thread that may wait for the caller. None if that takes too long: a later request learns it.
     fn look(
         &self,
-        pid: u32,
-        uid: u32,
+        caller: Caller,
         before: Option<Seen>,
         tag: impl FnOnce() -> u32 + Send + 'static,
     ) -> Option<Seen> {
+        let Caller { pid, uid, turn } = caller;
         let looks = self.0.looks.fetch_add(1, Ordering::AcqRel);
         let look = Look(self.clone());
         if looks >= LOOKS_MAX {
@@ -211,15 +250,15 @@ impl Callers {
             let tag = tag();
             let fresh_for =
                 Seen::fresh_after(before.filter(|seen| seen.tag == tag).map(|seen| seen.fresh_for));
-            let seen = Seen { pid, uid, tag, at: now(), fresh_for };
+            let seen = Seen { pid, uid, tag, turn, at: now(), fresh_for };
             look.0.keep(seen);
             let _ = tell.send(seen);
         };
         thread::Builder::new().name("caller".into()).spawn(find).ok()?;
         let seen = told.recv_timeout(LOOK_MAX).ok();
-        if seen.is_none() && self.known(pid, uid).is_none_or(|seen| !seen.is_fresh()) {
+        if seen.is_none() && self.known(caller).is_none_or(|seen| !seen.is_fresh()) {
             let tag = before.map_or(0, |seen| seen.tag);
-            self.keep(Seen { pid, uid, tag, at: now(), fresh_for: SLOW_FOR });
+            self.keep(Seen { pid, uid, tag, turn, at: now(), fresh_for: SLOW_FOR });
         }
         seen
     }
@@ -239,6 +278,27 @@ impl Callers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn caller(pid: u32) -> Caller {
+        Caller { pid, uid: 0, turn: 0 }
+    }
+
+    #[test]
+    fn a_caller_is_looked_at_again_after_a_change_of_the_way() {
+        let by = JobIds::new(JobId::Auto);
+        let first = by.turn().expect("jobs are told");
+        by.set(JobId::Auto);
+        assert_eq!(by.turn(), Some(first));
+        by.set(JobId::Disable);
+        assert_eq!((by.turn(), JobIds::new(JobId::Disable).turn()), (None, None));
+        by.set(JobId::Cgroup);
+        let turn = by.turn().expect("jobs are told");
+        assert_ne!(turn, first);
+        let callers = Callers::default();
+        callers.keep(Seen { pid: 5, uid: 0, tag: 1, turn: first, at: now(), fresh_for: FRESH_MAX });
+        assert!(callers.known(Caller { turn, ..caller(5) }).is_none());
+        assert!(callers.known(Caller { turn: first, ..caller(5) }).is_some());
+    }
 
     #[test]
     fn a_variable_is_found_by_its_whole_name_and_an_empty_one_is_none() {
@@ -264,13 +324,13 @@ mod tests {
             wait.recv().expect("the test goes on");
             9
         };
-        assert!(callers.look(5, 0, None, slow).is_none());
-        let for_now = callers.known(5, 0).expect("an entry for a second");
+        assert!(callers.look(caller(5), None, slow).is_none());
+        let for_now = callers.known(caller(5)).expect("an entry for a second");
         assert_eq!((for_now.tag, for_now.is_fresh()), (0, true));
         // Others are looked at meanwhile.
-        assert_eq!(callers.look(6, 0, None, || 3).map(|seen| seen.tag), Some(3));
+        assert_eq!(callers.look(caller(6), None, || 3).map(|seen| seen.tag), Some(3));
         go_on.send(()).expect("the look waits");
-        while callers.known(5, 0).is_none_or(|seen| seen.tag != 9) {
+        while callers.known(caller(5)).is_none_or(|seen| seen.tag != 9) {
             thread::yield_now();
         }
     }
@@ -281,16 +341,16 @@ mod tests {
         let ends: Vec<_> = (0..LOOKS_MAX as u32)
             .map(|pid| {
                 let (end, wait) = mpsc::channel::<()>();
-                assert!(callers.look(pid, 0, None, move || wait.recv().map_or(1, |()| 1)).is_none());
+                assert!(callers.look(caller(pid), None, move || wait.recv().map_or(1, |()| 1)).is_none());
                 end
             })
             .collect();
-        assert!(callers.look(100, 0, None, || unreachable!("one look too many")).is_none());
+        assert!(callers.look(caller(100), None, || unreachable!("one look too many")).is_none());
         drop(ends);
         while callers.0.looks.load(Ordering::Acquire) > 0 {
             thread::yield_now();
         }
-        assert_eq!(callers.look(100, 0, None, || 4).map(|seen| seen.tag), Some(4));
+        assert_eq!(callers.look(caller(100), None, || 4).map(|seen| seen.tag), Some(4));
     }
 
     #[test]

@@ -43,7 +43,7 @@ mod write;
 
 pub use fusedev::Calls;
 pub use fusedev::{INodeNo, Notifier, Switch};
-pub use jobs::JobId;
+pub use jobs::{JobId, JobIds};
 pub use mount::{MountError, Mounted, Serve, Unmount, attach, attach_with, mount};
 pub use options::{ENTRY_TIMEOUT, MAX_BACKGROUND, MAX_REQUEST_BYTES, MountOptions, READ_AHEAD_KIB, THREADS};
 pub use remount::{Present, present, remount};

@@ -186,7 +186,7 @@ fn serve_at(
     let entry =
         mountinfo::at(point)?.ok_or_else(|| io::Error::other("it vanished from the mount table at once"))?;
     let id = mountinfo::unique_id(point);
-    raise_read_ahead(&entry.device, options.read_ahead_kib);
+    set_read_ahead(&entry.device, options.read_ahead_kib);
     let ended = Arc::new(AtomicBool::new(false));
     let mark = ended.clone();
     let follower = Follower::new(point, &entry.device, flags)?;
@@ -227,12 +227,12 @@ fn is_closed(channel: &OwnedFd) -> bool {
     matches!(rustix::event::poll(&mut fds, Some(&at_once)), Ok(n) if n > 0)
 }
 
-/// The kernel limits the negotiated read-ahead to its default of 128 KiB; root may raise the device's own limit. Without that, streaming
+/// The kernel limits the negotiated read-ahead to its default of 128 KiB; root may set the device's own limit. Without that, streaming
 /// reads are slower but correct.
-fn raise_read_ahead(device: &str, kib: u32) {
+fn set_read_ahead(device: &str, kib: u32) {
     let knob = format!("/sys/class/bdi/{device}/read_ahead_kb");
     if let Err(error) = std::fs::write(&knob, kib.to_string()) {
-        tracing::debug!(knob, %error, "read-ahead stays at the kernel's default");
+        tracing::debug!(knob, %error, "read-ahead stays as it was");
     }
 }
 
@@ -244,6 +244,11 @@ impl Mounted {
     /// The number of the connection at `fusedev::Switch`.
     pub fn connection(&self) -> Option<u32> {
         self.device.split_once(':')?.1.parse().ok()
+    }
+
+    /// Sets the bytes that the kernel reads ahead for each open file. An unprivileged process may not, and then they stay as they are.
+    pub fn set_read_ahead(&self, bytes: u64) {
+        set_read_ahead(&self.device, (bytes / 1024).try_into().unwrap_or(u32::MAX));
     }
 
     /// A descriptor of the connection's device, once. While one is open, the kernel does not end the connection by itself.

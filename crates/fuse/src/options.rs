@@ -6,7 +6,7 @@ use std::time::Duration;
 use fusedev::Calls;
 use rustix::mount::MountFlags;
 
-use crate::jobs::JobId;
+use crate::jobs::JobIds;
 
 /// Largest read or write of one FUSE request: the kernel's own limit (256 pages) and the client's `BULK_MAX`.
 pub const MAX_REQUEST_BYTES: u32 = 1 << 20;
@@ -57,8 +57,8 @@ pub struct MountOptions {
     pub entry_timeout: Duration,
     pub max_background: u16,
     pub read_ahead_kib: u32,
-    /// How the job of a request is found.
-    pub jobid: JobId,
+    /// How the job of a request is found. It may change later.
+    pub jobid: Arc<JobIds>,
     /// Where the kernel's requests are counted.
     pub calls: Arc<Calls>,
 }
@@ -77,7 +77,7 @@ impl MountOptions {
             entry_timeout: ENTRY_TIMEOUT,
             max_background: MAX_BACKGROUND,
             read_ahead_kib: READ_AHEAD_KIB,
-            jobid: JobId::default(),
+            jobid: Arc::default(),
             calls: Arc::default(),
         }
     }

@@ -1,9 +1,11 @@
-//! Parameters of targets: what there is, their values as text, and which value holds.
+//! Parameters of targets and of mounts: what there is, their values as text, and which value holds.
 //!
 //! A target has a base value of each parameter: that of its configuration, of the file system, or the default. The cluster map may keep another
-//! one (`set-param -P`), and the running target may have a third one until it ends (`set-param`).
+//! one (`set-param -P`), and the running target may have a third one until it ends (`set-param`). A mount is the same, and all mounts of a file
+//! system have one name. An option of a mount is more than a base value: its user chose it for this mount.
 //!
-//! mgmt-PA1: the live value holds, otherwise the kept one, otherwise the base. Of kept entries that match a target the last one holds.
+//! mgmt-PA1: the live value holds, otherwise the mount's option, otherwise the kept one, otherwise the base. Of kept entries that match a target
+//! the last one holds.
 //! mgmt-PA2: a new kept value ends the live one.
 //! mgmt-PA3: an entry of the map has a known parameter and a value within its bounds. An entry that a later one hides everywhere is dropped.
 
@@ -33,22 +35,58 @@ pub enum Kind {
     /// Milliseconds.
     Time,
     Flag,
-    Level,
+    /// A value is the place of its word. Words past `Def::most` are shown, but cannot be set.
+    Word(&'static [&'static str]),
 }
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// Words of `Kind::Level`, from the fewest lines to the most. The value is the place.
-pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+/// Levels of log lines, from the fewest to the most.
+pub const LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
+/// Values of `jobid_var`. A mount option may name another variable; the last word stands for that.
+pub const JOBIDS: &[&str] = &[
+    "auto",
+    "disable",
+    "procname_uid",
+    "cgroup",
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "FLUX_JOB_ID",
+    "JOB_ID",
+    "variable",
+];
+
+/// What has a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Mdt,
+    Ost,
+    /// The mounts of a file system.
+    Client,
+}
+
+impl Scope {
+    pub fn of_target(is_mdt: bool) -> Scope {
+        if is_mdt { Scope::Mdt } else { Scope::Ost }
+    }
+    /// The word for people.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scope::Mdt => "MDT",
+            Scope::Ost => "OST",
+            Scope::Client => "client",
+        }
+    }
+}
 
 /// A parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Def {
     pub name: &'static str,
     pub kind: Kind,
-    /// MDTs have it; OSTs have it.
-    pub at: (bool, bool),
+    pub at: &'static [Scope],
     pub least: u64,
     pub most: u64,
     /// False: it is kept in the map only, since no target looks at it.
@@ -57,13 +95,13 @@ pub struct Def {
 }
 
 macro_rules! params {
-    ($($(#[doc = $text:literal])+ $param:ident = $name:literal, $kind:ident, $at:expr, $least:expr, $most:expr;)*) => {
-        /// The parameters of targets.
+    ($($(#[doc = $text:literal])+ $param:ident = $name:literal, $kind:expr, $at:expr, $least:expr, $most:expr;)*) => {
+        /// The parameters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Param { $($(#[doc = $text])+ $param,)* }
         /// In the order of `Param`.
         pub const DEFS: &[Def] = &[$(Def {
-            name: $name, kind: Kind::$kind, at: $at, least: $least, most: $most,
+            name: $name, kind: $kind, at: $at, least: $least, most: $most,
             is_live: !matches!(Param::$param, Param::DrainPause), text: concat!($($text),+).trim_ascii(),
         },)*];
         /// In the order of `DEFS`.
@@ -71,9 +109,15 @@ macro_rules! params {
     };
 }
 
-const MDT: (bool, bool) = (true, false);
-const OST: (bool, bool) = (false, true);
-const BOTH: (bool, bool) = (true, true);
+use Kind::{Bytes, Flag, Rate, Time, Word};
+const MDT: &[Scope] = &[Scope::Mdt];
+const OST: &[Scope] = &[Scope::Ost];
+const BOTH: &[Scope] = &[Scope::Mdt, Scope::Ost];
+const CLIENT: &[Scope] = &[Scope::Client];
+/// Most bytes of `write_behind`: the memory of a host is not to be filled by one mount.
+pub const WRITE_BEHIND_MAX: u64 = 8 << 30;
+/// Most bytes of `read_ahead`, which each file that is read in order may take.
+pub const READ_AHEAD_MAX: u64 = 1 << 30;
 
 params! {
     /// Time between flushes of acknowledged changes in the background. A power loss of all servers can lose the last ones that no program synced.
@@ -83,7 +127,17 @@ params! {
     /// New files of up to so many bytes are kept in their inode at the MDT; 0: none.
     InlineMax = "inline.max", Bytes, MDT, 0, types::INLINE_MAX as u64;
     /// Log lines of the whole process of the target, of this level and graver ones.
-    LogLevel = "log.level", Level, BOTH, 0, 4;
+    LogLevel = "log.level", Word(LEVELS), BOTH, 0, 4;
+    /// Silence after which a server's host counts as dead, unless it accepts a new connection.
+    MountDeadAfter = "mount.dead_after", Time, CLIENT, 100, 600_000;
+    /// How the job of a program is found for `stria jobstats` and `stria top`. Only the mount option can name another variable.
+    MountJobId = "mount.jobid_var", Word(JOBIDS), CLIENT, 0, 8;
+    /// Time without an answer after which an operation fails with ETIMEDOUT.
+    MountOpTimeout = "mount.op_timeout", Time, CLIENT, 1000, 86_400_000;
+    /// Bytes that the kernel reads ahead of a program, for each open file; 0: none. Only mounts of root take it.
+    MountReadAhead = "mount.read_ahead", Bytes, CLIENT, 0, READ_AHEAD_MAX;
+    /// Most bytes of buffered writes that are on their way to the OSTs; 0: each write waits for its OSTs.
+    MountWriteBehind = "mount.write_behind", Bytes, CLIENT, 0, WRITE_BEHIND_MAX;
     /// Memory for records of the MDT. Those that were not used lately are read from the medium.
     RecordMemory = "record.memory", Bytes, MDT, 1 << 20, 1 << 40;
     /// The other member of the mirror is not filled while it is on. It stays out of sync until then.
@@ -98,6 +152,8 @@ params! {
     SmallWriteMax = "small_write.max", Bytes, OST, 0, 1 << 20;
     /// Memory for small writes that are not at their place yet.
     SmallWriteMemory = "small_write.memory", Bytes, OST, 1 << 20, 1 << 36;
+    /// A comparison with the other member of the mirror stands still while it is on.
+    VerifyPause = "verify.pause", Flag, OST, 0, 1;
 }
 
 impl Param {
@@ -111,9 +167,8 @@ impl Param {
     pub fn matching(pattern: &str) -> Vec<Param> {
         PARAMS.iter().copied().filter(|param| fits(pattern.as_bytes(), param.def().name.as_bytes())).collect()
     }
-    pub fn is_at(self, is_mdt: bool) -> bool {
-        let (mdt, ost) = self.def().at;
-        if is_mdt { mdt } else { ost }
+    pub fn is_at(self, scope: Scope) -> bool {
+        self.def().at.contains(&scope)
     }
 }
 
@@ -128,9 +183,9 @@ impl Def {
                 "off" | "0" | "false" => 0,
                 _ => return Err(format!("'{text}' is not on or off")),
             },
-            Kind::Level => match LEVELS.iter().position(|level| *level == text) {
+            Kind::Word(_) => match self.words().iter().position(|word| *word == text) {
                 Some(at) => at as u64,
-                None => return Err(format!("'{text}' is no level: write {}", LEVELS.join(", "))),
+                None => return Err(format!("'{text}' is none of {}", self.words().join(", "))),
             },
         };
         match value < self.least || value > self.most {
@@ -138,6 +193,14 @@ impl Def {
             true => {
                 Err(format!("{text} is not between {} and {}", self.show(self.least), self.show(self.most)))
             }
+        }
+    }
+
+    /// Those that can be set.
+    fn words(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Word(words) => &words[..words.len().min(self.most as usize + 1)],
+            _ => &[],
         }
     }
 
@@ -149,7 +212,7 @@ impl Def {
             Kind::Bytes => format!("bytes from {least} to {most}"),
             Kind::Time => format!("time from {least} to {most}"),
             Kind::Flag => "on or off".into(),
-            Kind::Level => LEVELS.join(", "),
+            Kind::Word(_) => self.words().join(", "),
         }
     }
 
@@ -162,7 +225,7 @@ impl Def {
             Kind::Time if value > 0 && value.is_multiple_of(1000) => format!("{}s", value / 1000),
             Kind::Time => format!("{value}ms"),
             Kind::Flag => if value == 0 { "off" } else { "on" }.into(),
-            Kind::Level => LEVELS.get(value as usize).copied().unwrap_or("?").into(),
+            Kind::Word(words) => words.get(value as usize).copied().unwrap_or("?").into(),
         }
     }
 }
@@ -189,12 +252,23 @@ pub fn names(pattern: &str, target: &str) -> bool {
     fits(pattern.as_bytes(), target.as_bytes())
 }
 
+/// The name of all mounts of a file system.
+pub fn client_name(fs: &str) -> String {
+    format!("{fs}-client")
+}
+
+/// The value that the map keeps for the mounts of a file system (mgmt-PA1). `None`: none.
+pub fn kept_for_mounts(map: &ClusterMap, fs: FsId, param: Param) -> Option<u64> {
+    let name = client_name(&map.fs(fs)?.name);
+    kept_for(map, fs, &name, param).filter(|_| param.is_at(Scope::Client))
+}
+
 /// The value that the map keeps for a target (mgmt-PA1). `None`: none.
 pub fn kept(map: &ClusterMap, target: TargetId, param: Param) -> Option<u64> {
     let me = map.target(target)?;
     let fs = map.fs(me.fs)?;
     let name = target_name(&fs.name, me.is_mdt, me.index);
-    kept_for(map, me.fs, &name, param)
+    kept_for(map, me.fs, &name, param).filter(|_| param.is_at(Scope::of_target(me.is_mdt)))
 }
 
 fn kept_for(map: &ClusterMap, fs: FsId, target: &str, param: Param) -> Option<u64> {
@@ -214,7 +288,9 @@ pub fn change_params(map: &ClusterMap, request: &ChangeParams) -> Result<Option<
         }
         let pattern = &change.targets;
         if pattern.is_empty() || pattern.len() > PATTERN_MAX || !pattern.is_ascii() {
-            return Err(invalid(format!("{pattern:?} is no name of targets, as home-OST0003 or home-OST*")));
+            return Err(invalid(format!(
+                "{pattern:?} is no name of targets, as home-OST0003, home-OST* or home-client"
+            )));
         }
         let param = Param::named(&change.name).ok_or_else(|| {
             invalid(format!("no parameter {:?}; `stria list-param` shows them", change.name))
@@ -259,7 +335,7 @@ pub fn change_params(map: &ClusterMap, request: &ChangeParams) -> Result<Option<
     Ok(Some(next))
 }
 
-/// The values of one target that are not the base ones. Reading one is a load.
+/// The values of one target or mount that are not the base ones. Reading one is a load.
 pub struct Params {
     /// The values that hold, by `Param`; `u64::MAX`: the base.
     held: [AtomicU64; DEFS.len()],
@@ -268,13 +344,35 @@ pub struct Params {
     told: Mutex<Vec<Told>>,
 }
 
+/// A parameter's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub param: Param,
+    /// The one that holds.
+    pub value: u64,
+    pub base: u64,
+    /// By an option of the mount.
+    pub given: Option<u64>,
+    pub kept: Option<u64>,
+    pub live: Option<u64>,
+}
+
 type Told = Box<dyn Fn(&Params) -> bool + Send>;
 
 #[derive(Default)]
 struct Layers {
     version: u64,
     kept: [Option<u64>; DEFS.len()],
+    /// Options of the mount.
+    given: [Option<u64>; DEFS.len()],
     live: [Option<u64>; DEFS.len()],
+}
+
+impl Layers {
+    /// mgmt-PA1.
+    fn value(&self, at: usize) -> Option<u64> {
+        self.live[at].or(self.given[at]).or(self.kept[at])
+    }
 }
 
 const BASE: u64 = u64::MAX;
@@ -325,8 +423,28 @@ impl Params {
         cell
     }
 
+    /// The parameters of a mount that has these options. Their values may be out of bounds, which hold for what is set later.
+    pub fn of_mount(given: &[(Param, u64)]) -> Params {
+        let params = Params::default();
+        {
+            let mut layers = lock(&params.layers);
+            given.iter().for_each(|(param, value)| layers.given[*param as usize] = Some(*value));
+            params.hold(&layers);
+        }
+        params
+    }
+
     /// Takes the values that a newer map keeps for the target.
     pub fn follow(&self, map: &ClusterMap, target: TargetId) {
+        self.take(map, |param| kept(map, target, param));
+    }
+
+    /// Takes the values that a newer map keeps for the mounts of a file system.
+    pub fn follow_for_mount(&self, map: &ClusterMap, fs: FsId) {
+        self.take(map, |param| kept_for_mounts(map, fs, param));
+    }
+
+    fn take(&self, map: &ClusterMap, kept: impl Fn(Param) -> Option<u64>) {
         {
             let mut layers = lock(&self.layers);
             if map.version <= layers.version {
@@ -334,7 +452,7 @@ impl Params {
             }
             layers.version = map.version;
             for param in PARAMS {
-                let (at, kept) = (*param as usize, kept(map, target, *param));
+                let (at, kept) = (*param as usize, kept(*param));
                 if layers.kept[at] != kept {
                     // mgmt-PA2.
                     (layers.kept[at], layers.live[at]) = (kept, None);
@@ -345,14 +463,15 @@ impl Params {
         self.tell();
     }
 
-    /// Sets or ends live values. `is_mdt`: the kind of the target. Nothing is changed if one is refused.
-    pub fn set(&self, changes: &[wire::params::LiveParam], is_mdt: bool) -> Result<(), Fault> {
+    /// Sets or ends live values. `scope`: that of the target or mount. Nothing is changed if one is refused.
+    pub fn set(&self, changes: &[wire::params::LiveParam], scope: Scope) -> Result<(), Fault> {
         let invalid = |why: String| Err(Fault::new(Code::Invalid, why));
         let mut wanted = Vec::new();
         for change in changes {
-            let Some(param) = Param::named(&change.name).filter(|param| param.is_at(is_mdt)) else {
+            let Some(param) = Param::named(&change.name).filter(|param| param.is_at(scope)) else {
+                let place = if scope == Scope::Client { "a mount" } else { "this target" };
                 return invalid(format!(
-                    "this target has no parameter {:?}; `stria list-param` shows them",
+                    "{place} has no parameter {:?}; `stria list-param` shows them",
                     change.name
                 ));
             };
@@ -374,29 +493,36 @@ impl Params {
         Ok(())
     }
 
-    /// All parameters of a target of this kind. `base` gives the base value.
-    pub fn list(&self, is_mdt: bool, base: impl Fn(Param) -> u64) -> ParamListReply {
+    /// All parameters of a target of this kind, or of a mount. `base` gives the base value.
+    pub fn shown(&self, scope: Scope, base: impl Fn(Param) -> u64) -> Vec<Shown> {
         // Before the lock: the caller of `follow` may hold one that `base` takes.
         let bases: Vec<(Param, u64)> =
-            PARAMS.iter().filter(|param| param.is_at(is_mdt)).map(|param| (*param, base(*param))).collect();
+            PARAMS.iter().filter(|param| param.is_at(scope)).map(|param| (*param, base(*param))).collect();
         let layers = lock(&self.layers);
-        let line = |(param, base): (Param, u64)| {
-            let (kept, live) = (layers.kept[param as usize], layers.live[param as usize]);
-            ParamLine {
-                name: param.def().name.into(),
-                value: live.or(kept).unwrap_or(base),
-                base,
-                kept,
-                live,
-            }
+        let shown = |(param, base): (Param, u64)| {
+            let at = param as usize;
+            let (given, kept, live) = (layers.given[at], layers.kept[at], layers.live[at]);
+            Shown { param, value: layers.value(at).unwrap_or(base), base, given, kept, live }
         };
-        ParamListReply { params: bases.into_iter().map(line).collect() }
+        bases.into_iter().map(shown).collect()
+    }
+
+    /// The same of a target, for tools.
+    pub fn list(&self, scope: Scope, base: impl Fn(Param) -> u64) -> ParamListReply {
+        let line = |Shown { param, value, base, kept, live, .. }: Shown| ParamLine {
+            name: param.def().name.into(),
+            value,
+            base,
+            kept,
+            live,
+        };
+        ParamListReply { params: self.shown(scope, base).into_iter().map(line).collect() }
     }
 
     /// mgmt-PA1.
     fn hold(&self, layers: &Layers) {
         for (at, held) in self.held.iter().enumerate() {
-            held.store(layers.live[at].or(layers.kept[at]).unwrap_or(BASE), Ordering::Relaxed);
+            held.store(layers.value(at).unwrap_or(BASE), Ordering::Relaxed);
         }
     }
 
@@ -411,134 +537,4 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::map;
-    use wire::params::LiveParam;
-
-    const FS: FsId = FsId(1);
-
-    fn change(targets: &str, name: &str, value: Option<u64>) -> KeptParam {
-        KeptParam { fs: FS, targets: targets.into(), name: name.into(), value }
-    }
-
-    fn changed(map: &ClusterMap, changes: &[KeptParam]) -> ClusterMap {
-        let request = ChangeParams { changes: changes.to_vec() };
-        change_params(map, &request).unwrap().expect("a change")
-    }
-
-    fn rates(map: &ClusterMap) -> [Option<u64>; 3] {
-        [11, 12, 13].map(|id| kept(map, TargetId(id), Param::ResyncRate))
-    }
-
-    /// mgmt-PA1 and mgmt-PA3.
-    #[test]
-    fn the_last_entry_that_matches_holds_and_hidden_ones_are_dropped() {
-        let map = changed(&map(), &[change("home-OST0001", "resync.rate", Some(7))]);
-        assert_eq!((map.version, rates(&map)), (6, [None, None, Some(7)]));
-        let map = changed(&map, &[change("home-OST*", "resync.rate", Some(9))]);
-        assert_eq!((map.params.len(), rates(&map)), (1, [None, Some(9), Some(9)]));
-        let map = changed(&map, &[change("home-OST0000", "resync.rate", Some(1))]);
-        assert_eq!((map.params.len(), rates(&map)), (2, [None, Some(1), Some(9)]));
-        // Taken back for one target of a wider entry.
-        let map = changed(&map, &[change("home-OST0001", "resync.rate", None)]);
-        assert_eq!((map.params.len(), rates(&map)), (3, [None, Some(1), None]));
-        let same = ChangeParams { changes: vec![change("home-OST0001", "resync.rate", None)] };
-        assert_eq!(change_params(&map, &same), Ok(None));
-        let map = changed(&map, &[change("*", "resync.rate", None)]);
-        assert_eq!((map.params.len(), rates(&map)), (0, [None, None, None]));
-    }
-
-    /// mgmt-PA3.
-    #[test]
-    fn unknown_names_and_values_out_of_bounds_are_refused() {
-        for (bad, why) in [
-            (change("home-OST*", "resync.speed", Some(1)), "list-param"),
-            (change("home-OST*", "commit.interval", Some(1)), "between 10ms and 60s"),
-            (change("", "resync.rate", Some(1)), "no name of targets"),
-            (KeptParam { fs: FsId(9), ..change("*", "resync.rate", Some(1)) }, "no file system 9"),
-        ] {
-            let fault = change_params(&map(), &ChangeParams { changes: vec![bad] }).unwrap_err();
-            assert!(fault.code == Code::Invalid && fault.detail.contains(why), "{fault}");
-        }
-    }
-
-    /// `STRIA_PARAMS=write cargo test -p stria-mgmt` writes the table anew.
-    #[test]
-    fn the_document_has_all_parameters() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/parameters.md");
-        let text = std::fs::read_to_string(path).unwrap();
-        let (head, _) = text.split_once("|---|---|---|---|\n").expect("the document has a table");
-        let row = |def: &Def| {
-            let at: Vec<_> = [(def.at.0, "MDT"), (def.at.1, "OST")]
-                .into_iter()
-                .filter_map(|(is, word)| is.then_some(word))
-                .collect();
-            let live = if def.is_live { "" } else { "; with -P only" };
-            format!("| `{}` | {} | {}{live} | {} |\n", def.name, at.join(", "), def.values(), def.text)
-        };
-        let wanted = format!("{head}|---|---|---|---|\n{}", DEFS.iter().map(row).collect::<String>());
-        if std::env::var_os("STRIA_PARAMS").is_some() {
-            return std::fs::write(path, &wanted).unwrap();
-        }
-        assert!(
-            wanted == text,
-            "docs/parameters.md: STRIA_PARAMS=write cargo test -p stria-mgmt writes it anew"
-        );
-    }
-
-    #[test]
-    fn the_text_of_a_value_gives_it_again() {
-        for param in PARAMS {
-            let def = param.def();
-            for value in [def.least, def.most, (def.least + def.most) / 2] {
-                assert_eq!(def.parse(&def.show(value)), Ok(value), "{}", def.name);
-            }
-            assert!(def.text.ends_with('.') && Param::named(def.name) == Some(*param), "{}", def.name);
-        }
-        let time = Param::CommitInterval.def();
-        assert_eq!((time.parse("1m"), time.parse("7500ms")), (Ok(60_000), Ok(7500)));
-        for bad in ["", "10", "s", "-1s", "99999999999999999999s", "9ms", "2m", "2h"] {
-            assert!(time.parse(bad).is_err(), "{bad}");
-        }
-        assert!(Param::LogLevel.def().parse("loud").unwrap_err().contains("debug"));
-        assert_eq!(Param::matching("resync.*").len(), 2);
-    }
-
-    /// mgmt-PA1 and mgmt-PA2.
-    #[test]
-    fn a_live_value_holds_until_a_new_kept_one_comes() {
-        let (params, map) = (Params::default(), map());
-        let (seen, me) = (Arc::new(AtomicU64::new(0)), TargetId(12));
-        let count = seen.clone();
-        params.on_change(move |params| {
-            count.store(params.get(Param::ResyncRate).unwrap_or(0), Ordering::Relaxed);
-            true
-        });
-        let cell = params.cell(Param::ResyncRate, 5);
-        assert_eq!(cell.load(Ordering::Relaxed), 5);
-        let live = |value| LiveParam { name: "resync.rate".into(), value };
-        params.set(&[live(Some(3))], false).unwrap();
-        assert_eq!((params.get(Param::ResyncRate), seen.load(Ordering::Relaxed)), (Some(3), 3));
-        params.follow(&map, me);
-        assert_eq!(params.get(Param::ResyncRate), Some(3), "another change of the map");
-        let kept = changed(&map, &[change("*", "resync.rate", Some(9))]);
-        params.follow(&kept, me);
-        assert_eq!((params.get(Param::ResyncRate), seen.load(Ordering::Relaxed)), (Some(9), 9));
-        assert_eq!(cell.load(Ordering::Relaxed), 9);
-        params.set(&[live(Some(4))], false).unwrap();
-        params.follow(&map, me);
-        assert_eq!(params.get(Param::ResyncRate), Some(4), "an older map");
-        let list = params.list(false, |_| 11);
-        let line = list.params.iter().find(|line| line.name == "resync.rate").unwrap();
-        assert_eq!((line.value, line.base, line.kept, line.live), (4, 11, Some(9), Some(4)));
-        assert!(list.params.iter().all(|line| line.name != "record.memory"), "an OST has none");
-        params.set(&[live(None)], false).unwrap();
-        assert_eq!(params.get(Param::ResyncRate), Some(9));
-        let memory = LiveParam { name: "record.memory".into(), value: Some(1 << 30) };
-        let refused = params.set(&[live(Some(1)), memory.clone()], false).unwrap_err();
-        assert!(refused.detail.contains("record.memory"), "{refused}");
-        assert_eq!(params.get(Param::ResyncRate), Some(9), "nothing is changed");
-        assert!(params.set(&[LiveParam { value: Some(1), ..memory }], true).is_err());
-    }
-}
+mod tests;

@@ -29,6 +29,7 @@ server's host counts as dead, unless it accepts a new connection; 2 without it),
 tries once. write_behind=BYTES (64 MiB without it) bounds buffered writes that are on their way to the
 servers; with 0 each write waits for them. net=tcp0 (a net that this host is on; may be repeated) and route=tcp1=10.0.0.9:7020@tcp0
 (a router that leads to another net) are for hosts that reach servers by routers (docs/routers.md).
+read_ahead=BYTES (4 MiB without it) is what the kernel reads ahead of a program, for each open file; only root may.
 jobid_var tells how the job of a program is found for `stria jobstats` and `stria top`: auto (without it:
 SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, FLUX_JOB_ID or JOB_ID in its environment, else its name and user),
 procname_uid, cgroup, disable, or the name of another variable.
@@ -38,7 +39,9 @@ Always so, and therefore taken without effect: acl, user_xattr, lazystatfs, _net
 mount(8) itself uses.
 Refused, since nothing would come of them: noacl, nouser_xattr, noflock, strictatime, norelatime.
 remount changes ro, nosuid, nodev, noexec, noatime, nodiratime, sync and dirsync while it is mounted;
-what is not named stays as it is, and so does op_timeout.
+what is not named stays as it is, and so do op_timeout and dead_after.
+dead_after, jobid_var, op_timeout, read_ahead and write_behind are also parameters: `stria set-param -P`
+keeps values for all mounts (docs/parameters.md). An option of a mount holds against a kept value.
 As another user than root it needs fusermount3, and allow_other needs user_allow_other in
 /etc/fuse.conf.
 Unmount with umount, or by SIGHUP to the process; SIGTERM and SIGINT (Ctrl-C) unmount even if it
@@ -93,7 +96,8 @@ impl Mount {
 
     fn run_config(&self) -> anyhow::Result<Exit> {
         let Some(config) = self.config.load::<config::Mount>()? else { return Ok(Exit::Done) };
-        let mut options = Options::new(Duration::from_secs(config.op_timeout_sec as u64));
+        let mut options = Options::new();
+        options.op_timeout = config.op_timeout_sec.map(|seconds| Duration::from_secs(seconds.into()));
         options.nets = Nets::of(&config.nets, &config.routes)
             .map_err(|why| Failure::unusable("mount", why, "correct it in the configuration"))?;
         options.apply_all(&config.options)?;
@@ -116,7 +120,7 @@ impl Mount {
     }
 
     fn wish(&self, source: &str, point: PathBuf) -> anyhow::Result<MountWish> {
-        let mut options = Options::new(role::op_timeout());
+        let mut options = Options::new();
         options.apply_all(&self.options)?;
         let source = Source::parse(source)
             .map_err(|why| Failure::unusable("mount", why, "see `stria mount --help`"))?;

@@ -1,10 +1,12 @@
-//! `stria list-param`, `get-param`, `set-param`: parameters of running targets, live or kept in the cluster map.
+//! `stria list-param`, `get-param`, `set-param`: parameters of running targets and of mounts, live or kept in the cluster map.
+
+mod at_mount;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use mgmt::params::{Def, PARAMS, Param, names};
+use mgmt::params::{Def, PARAMS, Param, Scope, client_name, names};
 use mgmt::target_name;
 use serde::Serialize;
 use types::TargetId;
@@ -15,7 +17,8 @@ use wire::params::{LiveParam, ParamLine, ParamList, ParamListReply, ParamSet};
 use crate::cmd::manage::Place;
 use crate::exit::{Exit, Failure};
 use crate::mounts;
-use crate::reach::{Management, Reach, Service};
+use crate::reach::{self, Management, Reach, Service};
+use at_mount::AtMount;
 
 /// Longest wait for targets to take a kept value, and time between two looks.
 const TAKES_WITHIN: Duration = Duration::from_secs(5);
@@ -37,11 +40,17 @@ pub(super) struct On {
 
 impl On {
     pub fn manage(self) -> anyhow::Result<Management> {
+        Ok(self.manage_with_mount()?.0)
+    }
+
+    /// Also the mount by which the cluster is known.
+    fn manage_with_mount(self) -> anyhow::Result<(Management, Option<AtMount>)> {
         let mount = match (&self.dir, &self.mgs, self.mount) {
             (None, None, None) => Some(only_mount()?),
             (.., mount) => mount,
         };
-        Place::of(self.dir, self.mgs, mount).manage()
+        let at = mount.as_deref().map(reach::mount_of).transpose()?.map(AtMount::new);
+        Ok((Place::of(self.dir, self.mgs, mount).manage()?, at))
     }
 }
 
@@ -62,7 +71,7 @@ pub(super) fn only_mount() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// List the parameters of targets: their names, values that can be set, and meanings.
+/// List the parameters of targets and mounts: their names, values that can be set, and meanings.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: stria list-param 'resync.*'")]
 pub struct ListParam {
@@ -74,14 +83,15 @@ pub struct ListParam {
     json: bool,
 }
 
-/// Show values of parameters at running targets, one TARGET.NAME=VALUE a line.
+/// Show values of parameters at running targets and mounts, one TARGET.NAME=VALUE a line.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria get-param 'home-OST*.resync.rate' --mount /mnt/home
 Example: stria get-param log.level --mgs 10.0.0.5@tcp
+Example: stria get-param 'mount.*' --mount /mnt/home     (of this mount; with --mgs the kept values)
 Exit codes: 0 they are shown; 1 a target did not answer; 2 nothing could be asked.")]
 pub struct GetParam {
-    /// TARGET.NAME, or NAME of all targets. `*` stands for any characters.
+    /// TARGET.NAME, or NAME of all targets. `*` stands for any characters. The mounts of a file system are FSNAME-client.
     #[arg(value_name = "PATTERN", required = true)]
     patterns: Vec<String>,
     /// Values alone.
@@ -94,16 +104,19 @@ pub struct GetParam {
     json: bool,
 }
 
-/// Set parameters of targets. The values hold until the targets' servers end; with -P they are kept in the cluster map, and also targets
-/// that are down or new take them.
+/// Set parameters of targets and mounts. The values hold until the targets' servers or this mount end; with -P they are kept in the cluster
+/// map, and also targets that are down or new take them, and all mounts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria set-param 'home-OST*.resync.rate=200M' --mount /mnt/home
 Example: stria set-param -P 'home-*.commit.interval=500ms' --mgs 10.0.0.5@tcp
 Example: stria set-param -P -d 'home-*.commit.interval' --mgs 10.0.0.5@tcp
+Example: stria set-param -P home-client.mount.read_ahead=16M --mgs 10.0.0.5@tcp
+Example: stria set-param mount.jobid_var=cgroup --mount /mnt/home     (of this mount alone)
 Exit codes: 0 the targets have them; 1 a target did not take one; 2 nothing was set.")]
 pub struct SetParam {
-    /// TARGET.NAME=VALUE, or NAME=VALUE for all targets. `*` stands for any characters. With -d without =VALUE.
+    /// TARGET.NAME=VALUE, or NAME=VALUE for all targets. `*` stands for any characters. The mounts of a file system are FSNAME-client. With -d
+    /// without =VALUE.
     #[arg(value_name = "PATTERN=VALUE", required = true)]
     words: Vec<String>,
     /// Keep them in the cluster map.
@@ -144,8 +157,17 @@ impl Meant {
 
     /// Those of its parameters that the target has.
     fn at(&self, reach: &Reach, target: &Target) -> Vec<Param> {
-        match names(&self.targets, &name_of(reach, target)) {
-            true => self.params.iter().copied().filter(|param| param.is_at(target.is_mdt)).collect(),
+        self.in_scope(&name_of(reach, target), Scope::of_target(target.is_mdt))
+    }
+
+    /// Those that the mounts of the file system have.
+    fn of_mounts(&self, reach: &Reach) -> Vec<Param> {
+        self.in_scope(&client_name(&reach.file_system().name), Scope::Client)
+    }
+
+    fn in_scope(&self, name: &str, scope: Scope) -> Vec<Param> {
+        match names(&self.targets, name) {
+            true => self.params.iter().copied().filter(|param| param.is_at(scope)).collect(),
             false => vec![],
         }
     }
@@ -155,18 +177,21 @@ fn name_of(reach: &Reach, target: &Target) -> String {
     target_name(&reach.file_system().name, target.is_mdt, target.index)
 }
 
-/// A value at a target.
+/// A value at a target or mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Line {
     target: String,
-    id: u32,
+    /// `None`: mounts.
+    id: Option<u32>,
     name: &'static str,
     /// The one that holds, as text.
     value: String,
-    /// "live", "kept" or "base".
+    /// "live", "option", "kept" or "base".
     from: &'static str,
     base: String,
     kept: Option<String>,
+    /// By an option of the mount.
+    option: Option<String>,
     live: Option<String>,
 }
 
@@ -176,7 +201,7 @@ impl Line {
         let text = |value: &u64| def.show(*value);
         Line {
             target,
-            id: id.0,
+            id: Some(id.0),
             name: def.name,
             value: text(&line.value),
             from: match (line.live, line.kept) {
@@ -186,15 +211,24 @@ impl Line {
             },
             base: text(&line.base),
             kept: line.kept.as_ref().map(text),
+            option: None,
             live: line.live.as_ref().map(text),
         }
     }
 }
 
 /// The lines of what is meant, by target. Targets that do not answer are told, and the last of them is the failure.
-fn look(systems: &[Reach], meant: &[Meant]) -> (Vec<Line>, Option<Failure>) {
+fn look(systems: &[Reach], meant: &[Meant], at: Option<&AtMount>) -> (Vec<Line>, Option<Failure>) {
     let (mut lines, mut silent) = (vec![], None);
     for reach in systems {
+        match at_mount::lines(reach, meant, at) {
+            Ok(of_mounts) => lines.extend(of_mounts),
+            Err(e) => {
+                eprintln!("stria: {e:#}");
+                let next = "`stria status` shows what is up";
+                silent = Some(Failure::failed("the mount", "it did not answer", next));
+            }
+        }
         let targets: Vec<&Target> = reach
             .targets()
             .into_iter()
@@ -235,7 +269,7 @@ fn text_of(lines: &[Line], values: bool) -> Vec<String> {
         let (count, is_one) = of_name.fold((0, true), |(n, same), l| (n + 1, same && l.value == line.value));
         let target = match is_one || count < 2 {
             true => line.target.clone(),
-            false => format!("{}:{}", line.target, line.id),
+            false => format!("{}:{}", line.target, line.id.unwrap_or(0)),
         };
         let text = match values {
             true => line.value.clone(),
@@ -261,8 +295,7 @@ fn show(lines: &[Line], values: bool, json: bool) -> anyhow::Result<()> {
 }
 
 fn none_of(patterns: &[String]) -> Failure {
-    let next =
-        "`stria status` lists the targets; `stria list-param` tells which kind of target has a parameter";
+    let next = "`stria status` lists the targets, and FSNAME-client are the mounts; `stria list-param` tells which have a parameter";
     Failure::unusable(patterns.join(", "), "no target has that", next)
 }
 
@@ -287,7 +320,8 @@ impl ListParam {
             false => {
                 for def in shown {
                     let line = ListLine::of(def);
-                    outln!("{}  ({}; {})", line.name, line.at.join(", "), line.values);
+                    let head = format!("{}  ({}; {})", line.name, line.at.join(", "), line.values);
+                    outln!("{}", bench::wrap::wrap(&head, 4));
                     outln!("{}", bench::wrap::wrap(&format!("    {}", line.text), 4));
                 }
             }
@@ -299,7 +333,7 @@ impl ListParam {
 #[derive(Debug, Serialize)]
 struct ListLine {
     name: &'static str,
-    /// "MDT", "OST".
+    /// "MDT", "OST", "client".
     at: Vec<&'static str>,
     values: String,
     live: bool,
@@ -308,10 +342,9 @@ struct ListLine {
 
 impl ListLine {
     fn of(def: &Def) -> ListLine {
-        let at = [(def.at.0, "MDT"), (def.at.1, "OST")];
         ListLine {
             name: def.name,
-            at: at.into_iter().filter_map(|(is_at, word)| is_at.then_some(word)).collect(),
+            at: def.at.iter().map(|scope| scope.word()).collect(),
             values: def.values(),
             live: def.is_live,
             text: def.text,
@@ -323,8 +356,8 @@ impl GetParam {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
         let meant = self.patterns.iter().map(|p| Meant::parse(p)).collect::<Result<Vec<_>, _>>()?;
-        let systems = self.on.manage()?.file_systems();
-        let (lines, silent) = look(&systems, &meant);
+        let (management, at) = self.on.manage_with_mount()?;
+        let (lines, silent) = look(&management.file_systems(), &meant, at.as_ref());
         if lines.is_empty() && silent.is_none() {
             return Err(none_of(&self.patterns).into());
         }
@@ -369,18 +402,25 @@ impl SetParam {
             let why = "it is kept in the cluster map only";
             return Err(Failure::unusable(param.def().name, why, "give -P").into());
         }
-        let management = self.on.manage()?;
+        let (management, at) = self.on.manage_with_mount()?;
         let systems = management.file_systems();
-        let is_any =
+        let meant: Vec<Meant> = wishes.iter().map(|wish| wish.meant.clone()).collect();
+        let of_mounts =
+            systems.iter().flat_map(|reach| at_mount::meant(reach, &meant)).collect::<Vec<Param>>();
+        let is_target =
             systems.iter().any(|reach| reach.targets().iter().any(|t| !live(reach, t, &wishes).is_empty()));
-        if !is_any {
+        if !is_target && of_mounts.is_empty() {
             return Err(none_of(&self.words).into());
         }
         if self.persistent {
             keep(&management, &systems, &wishes)?;
         }
-        let mut refused = None;
+        let (mut refused, mut is_at_mount) = (None, false);
         for reach in &systems {
+            let changes = live_of_mounts(reach, &wishes);
+            if !changes.is_empty() {
+                is_at_mount |= at_mount::set(reach, changes, at.as_ref(), self.persistent)?;
+            }
             for target in reach.targets() {
                 let mut changes = live(reach, target, &wishes);
                 if self.persistent {
@@ -405,9 +445,15 @@ impl SetParam {
                 }
             }
         }
-        let meant: Vec<Meant> = wishes.iter().map(|wish| wish.meant.clone()).collect();
-        let (lines, silent) =
-            if self.persistent { await_kept(&systems, &meant, &wishes) } else { look(&systems, &meant) };
+        if let (Some(param), false) = (of_mounts.first(), self.persistent || is_target || is_at_mount) {
+            let why = "a mount takes a live value on its own host only";
+            let next = "give --mount PATH on that host, or -P for all mounts";
+            return Err(Failure::unusable(param.def().name, why, next).into());
+        }
+        let (lines, silent) = match self.persistent {
+            true => await_kept(&management, &meant, &wishes, at.as_ref()),
+            false => look(&systems, &meant, at.as_ref()),
+        };
         show(&lines, false, self.json)?;
         match refused.or(silent) {
             // It is in the map, which is the promise.
@@ -420,9 +466,17 @@ impl SetParam {
 
 /// The changes of a target.
 fn live(reach: &Reach, target: &Target, wishes: &[Wish]) -> Vec<LiveParam> {
+    changes(wishes, |meant| meant.at(reach, target))
+}
+
+fn live_of_mounts(reach: &Reach, wishes: &[Wish]) -> Vec<LiveParam> {
+    changes(wishes, |meant| meant.of_mounts(reach))
+}
+
+fn changes(wishes: &[Wish], at: impl Fn(&Meant) -> Vec<Param>) -> Vec<LiveParam> {
     let mut changes: Vec<LiveParam> = vec![];
     for wish in wishes {
-        let at = wish.meant.at(reach, target);
+        let at = at(&wish.meant);
         for (param, value) in wish.values.iter().filter(|(param, _)| at.contains(param)) {
             changes.push(LiveParam { name: param.def().name.into(), value: *value });
         }
@@ -430,14 +484,14 @@ fn live(reach: &Reach, target: &Target, wishes: &[Wish]) -> Vec<LiveParam> {
     changes
 }
 
-/// Keeps the values in the map, for each file system that has a target that is meant.
+/// Keeps the values in the map, for each file system that has a target that is meant, or whose mounts are.
 fn keep(management: &Management, systems: &[Reach], wishes: &[Wish]) -> anyhow::Result<()> {
     let mut changes = vec![];
     for reach in systems {
         for wish in wishes {
             for (param, value) in &wish.values {
                 let is_meant = |target: &&Target| wish.meant.at(reach, target).contains(param);
-                if reach.targets().iter().any(is_meant) {
+                if reach.targets().iter().any(is_meant) || wish.meant.of_mounts(reach).contains(param) {
                     let (targets, name) = (wish.meant.targets.clone(), param.def().name.into());
                     changes.push(KeptParam { fs: reach.fs, targets, name, value: *value });
                 }
@@ -449,7 +503,12 @@ fn keep(management: &Management, systems: &[Reach], wishes: &[Wish]) -> anyhow::
 }
 
 /// Waits until each target that answers has the kept values, which come with the next cluster map.
-fn await_kept(systems: &[Reach], meant: &[Meant], wishes: &[Wish]) -> (Vec<Line>, Option<Failure>) {
+fn await_kept(
+    management: &Management,
+    meant: &[Meant],
+    wishes: &[Wish],
+    at: Option<&AtMount>,
+) -> (Vec<Line>, Option<Failure>) {
     let until = Instant::now() + TAKES_WITHIN;
     let wanted = |line: &Line| {
         let mut values = wishes.iter().flat_map(|wish| &wish.values);
@@ -457,8 +516,11 @@ fn await_kept(systems: &[Reach], meant: &[Meant], wishes: &[Wish]) -> (Vec<Line>
         let last = values.rfind(|(param, _)| param.def().name == line.name);
         last.is_none_or(|(param, value)| line.kept == value.map(|value| param.def().show(value)))
     };
+    let mut systems = management.file_systems();
+    // Without a mount the map tells the values of mounts.
+    systems.iter_mut().for_each(|reach| _ = reach.refresh());
     loop {
-        let (lines, silent) = look(systems, meant);
+        let (lines, silent) = look(&systems, meant, at);
         if lines.iter().all(wanted) || silent.is_some() || Instant::now() >= until {
             return (lines, silent);
         }
@@ -502,12 +564,13 @@ mod tests {
     fn equal_members_have_one_line_and_others_their_ids() {
         let line = |id, value: &str| Line {
             target: "home-OST0000".into(),
-            id,
+            id: Some(id),
             name: "resync.rate",
             value: value.into(),
             from: "live",
             base: "0".into(),
             kept: None,
+            option: None,
             live: Some(value.into()),
         };
         assert_eq!(text_of(&[line(2, "1M"), line(5, "1M")], false), ["home-OST0000.resync.rate=1M"]);

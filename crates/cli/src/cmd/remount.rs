@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use mgmt::params::{Kind, Param};
+
 use crate::exit::{Exit, Failure};
 use crate::mounts::FS_TYPE;
 use crate::options::Options;
-use crate::serve::role;
+use crate::shell;
 
 const WORD: &str = "remount";
 
@@ -31,7 +33,7 @@ pub fn run(point: &Path, lists: &[String], others: Unnamed) -> anyhow::Result<Ex
         let next = "give the mount point; findmnt -t fuse.stria lists them";
         return Err(Failure::unusable(what, "no file system of Stria is mounted there", next).into());
     };
-    let mut options = Options::new(role::op_timeout());
+    let mut options = Options::new();
     if others == Unnamed::Stay {
         options.flags = present.flags;
     }
@@ -39,13 +41,17 @@ pub fn run(point: &Path, lists: &[String], others: Unnamed) -> anyhow::Result<Ex
     let new: Vec<String> = words(lists).filter(is_new).map(str::to_owned).collect();
     options.apply_all(&new)?;
     let has_others = present.words.iter().any(|word| word == "allow_other");
-    if options.allow_other.is_some_and(|others| others != has_others)
-        || options.max_read.is_some()
-        || options.write_behind.is_some()
-        || options.jobid != Default::default()
-    {
-        let why = "allow_other, max_read, write_behind and jobid_var do not change while it is mounted";
+    if options.allow_other.is_some_and(|others| others != has_others) || options.max_read.is_some() {
+        let why = "allow_other and max_read do not change while it is mounted";
         return Err(Failure::unusable(what, why, "unmount it, and mount it with them").into());
+    }
+    // mount(8) repeats the times of fstab, which stay as they are.
+    let is_time = |param: Param| matches!(param.def().kind, Kind::Time);
+    if let Some((param, _)) = options.given().iter().find(|(param, _)| !is_time(*param)) {
+        let name = param.def().name;
+        let why = format!("{} is a parameter of the mount", name.trim_start_matches("mount."));
+        let next = format!("`stria set-param {name}=VALUE --mount {}` changes it", shell::path(&point));
+        return Err(Failure::unusable(what, why, next).into());
     }
     fuse::remount(&point, options.flags).map_err(|e| Failure::failed(what, e, "only root may"))?;
     Ok(Exit::Done)

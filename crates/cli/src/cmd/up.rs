@@ -26,7 +26,7 @@ use crate::serve::device::Blank;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX, Wish, prepare_point};
 use crate::serve::register::{WAIT_MAX, Wait, wait_for};
 use crate::serve::servers::Servers;
-use crate::serve::{device, local, metrics, prepare_process, role};
+use crate::serve::{device, local, metrics, prepare_process};
 use crate::stop::{self, Event, Manner};
 use crate::{config, logs, mounts, shell};
 use types::size::{Size, human};
@@ -279,7 +279,7 @@ impl Up {
     }
 
     fn mount_options(&self) -> Result<Options, Failure> {
-        let mut options = Options::new(role::op_timeout());
+        let mut options = Options::new();
         options.apply_all(&self.mount_words())?;
         Ok(options)
     }
@@ -456,7 +456,7 @@ impl Up {
         let source = Source::of(&[nid], &cluster.fsname).map_err(anyhow::Error::msg)?;
         let reach = Reach::in_process(servers.fabric.clone(), &cluster.fsname)?;
         end_own_sessions(servers, &reach, point)?;
-        wait_for(&Wait::silent("mount", Some(events)), || {
+        let client = wait_for(&Wait::silent("mount", Some(events)), || {
             let wish = Wish {
                 fabric: servers.fabric.clone(),
                 map: &reach.map,
@@ -470,7 +470,9 @@ impl Up {
                 calls: servers.calls.clone(),
             };
             Client::start(wish, sender.clone())
-        })
+        })?;
+        servers.tell_maps(client.fs());
+        Ok(client)
     }
 
     fn started(

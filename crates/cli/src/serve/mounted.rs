@@ -23,6 +23,7 @@ use crate::mounts;
 use crate::options::Options;
 use crate::serve::bounded;
 use crate::serve::guard::Guard;
+use crate::serve::mount_params::{self, AtDoor};
 use crate::shell;
 use crate::stop::{Event, Manner};
 
@@ -67,9 +68,9 @@ impl Client {
     /// Connects, then mounts. `events` gets an event when the mount ends, whatever ends it.
     pub fn start(wish: Wish<'_>, events: Sender<Event>) -> anyhow::Result<Client> {
         let others = client::Settings::default();
+        let tuned = mount_params::of(wish.options);
         let settings = client::Settings {
-            write_behind: wish.options.write_behind.unwrap_or(others.write_behind),
-            op_timeout: wish.options.op_timeout,
+            params: Some(tuned.clone()),
             commit_interval: commit_interval(wish.map, wish.fs),
             name: wish.client_name,
             claims: wish.claims,
@@ -82,7 +83,7 @@ impl Client {
         how.max_read = wish.options.max_read;
         how.calls = wish.calls;
         how.idmap = wish.options.idmap;
-        how.jobid = wish.options.jobid.clone();
+        let at_door = AtDoor::begin(&tuned, wish.options, &mut how);
         how.allow_other = wish.options.allow_other.unwrap_or(how.allow_other);
         let mounted = match mount_alone(&fs, wish.point, &how) {
             Ok(mounted) => Arc::new(mounted),
@@ -99,6 +100,7 @@ impl Client {
                 )
             })
             .ok();
+        at_door.follow(&mounted);
         watch(&mounted, events)?;
         Ok(Client { fs, fabric: wish.fabric, mounted, guard })
     }

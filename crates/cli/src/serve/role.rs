@@ -17,7 +17,7 @@ use crate::config;
 use crate::detach::Herald;
 use crate::exit::{Exit, Failure};
 use crate::nets::{Listen, Nets};
-use crate::options::Options;
+use crate::options::{DEAD_AFTER, Options};
 use crate::reach::{self, Source};
 use crate::serve::device::{Blank, DataWay};
 use crate::serve::heart::{Beat, Heart};
@@ -397,7 +397,7 @@ fn connect(
     sender: Sender<Event>,
     awaited: &Awaited,
 ) -> anyhow::Result<(Client, Heart)> {
-    fabric.set_dead_after(wish.options.dead_after);
+    fabric.set_dead_after(wish.options.dead_after.unwrap_or(DEAD_AFTER));
     // 1. A map with the file system, its MDT and at least one OST.
     let what = format!("mount {}", wish.source);
     let mgs = MgsPeers::at(fabric.clone(), wish.source.nids.clone());
@@ -508,11 +508,6 @@ fn serve_mount(client: &Client, events: &Receiver<Event>) -> Manner {
         }
     }
     Manner::Polite
-}
-
-/// Default time-out of an operation.
-pub fn op_timeout() -> Duration {
-    Duration::from_secs(config::OP_TIMEOUT_SEC as u64)
 }
 
 #[cfg(test)]

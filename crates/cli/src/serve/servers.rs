@@ -1,15 +1,17 @@
 //! The targets of one process: opens, registers, joins, serves and stops them in order.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use anyhow::Context;
+use client::Fs;
 use disk::content::Content;
 use disk::{Disk, FileDisk, Label, LogLabel, Media, Volume};
 use net::{Fabric, Hub, Service};
 use pair::Replica;
+use parking_lot::Mutex;
 use pki::Trust;
 use types::{Code, Epoch, Fault, MirrorId, SessionId, TargetId, Time, Uuid};
 use wire::map::{Apart, ClusterMap};
@@ -148,6 +150,8 @@ pub struct Servers {
     pub feed: Option<Feed>,
     /// The kernel's requests to a mount in this process.
     pub calls: Arc<fuse::Calls>,
+    /// Mounts in this process.
+    clients: Arc<Mutex<Vec<Weak<Fs>>>>,
 }
 
 impl Servers {
@@ -171,6 +175,7 @@ impl Servers {
             heart: None,
             feed: None,
             calls: Arc::default(),
+            clients: Arc::default(),
         }
     }
 
@@ -301,11 +306,18 @@ impl Servers {
         .collect()
     }
 
+    /// The client of this process gets each newer map, for the parameters that it keeps.
+    pub fn tell_maps(&self, fs: &Arc<Fs>) {
+        self.clients.lock().push(Arc::downgrade(fs));
+        // One may have come since the client was made.
+        self.mgs.iter().for_each(|mgs| fs.set_map(mgs.map()));
+    }
+
     /// Starts the heartbeats, once all targets are there.
     pub fn beat(&mut self, mgs: MgsPeers) -> anyhow::Result<()> {
         let Some(reply) = &self.last else { return Ok(()) };
         let (fabric, hub, places) = (self.fabric.clone(), self.hub.clone(), self.places.clone());
-        let feed = self.feed.clone();
+        let (feed, clients) = (self.feed.clone(), self.clients.clone());
         if let Some(feed) = &feed {
             let places = places.clone();
             feed.also(move |trust| {
@@ -320,6 +332,8 @@ impl Servers {
             on_map: Box::new(move |map| {
                 // First, since a target may take long over a map.
                 feed.iter().for_each(|feed| feed.take(map));
+                let clients: Vec<Arc<Fs>> = clients.lock().iter().filter_map(Weak::upgrade).collect();
+                clients.iter().for_each(|fs| fs.set_map(map.clone()));
                 tell(&fabric, &hub, &places, map);
             }),
         })?);

@@ -1,7 +1,9 @@
 //! Values of the interface of `Fs`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mgmt::params::{Param, Params};
 use types::{Attr, Fid, Kind, Time};
 use wire::session::Claims;
 
@@ -29,6 +31,24 @@ pub struct Settings {
     pub write_behind: usize,
     /// If the servers live in this process, locks stay with the kernel (decision 0015). Other mounts get none meanwhile.
     pub own_locks: bool,
+    /// Parameters that the client follows: those that the cluster map keeps for mounts. `None`: the settings stay as they are, as those of tools.
+    pub params: Option<Tuned>,
+}
+
+/// The parameters of a mount.
+#[derive(Clone, Debug)]
+pub struct Tuned {
+    /// Their values, with the options of the mount.
+    pub params: Arc<Params>,
+    /// Values without options and kept values.
+    pub base: fn(Param) -> u64,
+}
+
+impl Tuned {
+    /// The value that holds.
+    pub fn value(&self, param: Param) -> u64 {
+        self.params.get(param).unwrap_or_else(|| (self.base)(param))
+    }
 }
 
 impl Default for Settings {
@@ -45,6 +65,7 @@ impl Default for Settings {
             // A tenth of a second of a 5 Gb/s link; the kernel has these bytes as well.
             write_behind: 64 << 20,
             own_locks: false,
+            params: None,
         }
     }
 }

@@ -44,7 +44,8 @@ pub(crate) struct Started {
 
 #[derive(Default)]
 pub(crate) struct Behind {
-    bytes_max: usize,
+    /// A parameter of the mount may change it.
+    bytes_max: AtomicUsize,
     /// Files with writes behind. At 0 no call waits.
     count: AtomicUsize,
     pub has_senders: AtomicBool,
@@ -92,11 +93,22 @@ impl State {
 
 impl Behind {
     pub fn new(bytes_max: usize) -> Behind {
-        Behind { bytes_max, ..Behind::default() }
+        Behind { bytes_max: AtomicUsize::new(bytes_max), ..Behind::default() }
     }
 
     pub fn is_on(&self) -> bool {
-        self.bytes_max > 0
+        self.bytes_max() > 0
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Takes effect with the next write. Those that are behind already are sent as before.
+    pub fn set_bytes_max(&self, bytes_max: usize) {
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
+        // Writes that waited for room may have it now.
+        self.ended.notify_all();
     }
 
     /// client-WB2: waits until `range` overlaps no write behind, and its bytes find room. False: the deadline has passed.
@@ -114,7 +126,7 @@ impl Behind {
     }
 
     fn has_room(&self, state: &State, range: &Range<u64>) -> bool {
-        state.bytes == 0 || state.bytes + (range.end - range.start) as usize <= self.bytes_max
+        state.bytes == 0 || state.bytes + (range.end - range.start) as usize <= self.bytes_max()
     }
 
     /// Waits for the end of some write. The last write of `fid` is started although it may grow.

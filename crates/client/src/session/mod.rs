@@ -16,6 +16,7 @@ pub(crate) mod link;
 pub(crate) mod locks;
 pub(crate) mod losses;
 pub(crate) mod owed;
+pub(crate) mod params;
 pub(crate) mod request;
 pub(crate) mod root;
 pub(crate) mod section;

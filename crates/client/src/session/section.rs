@@ -446,7 +446,7 @@ impl Fs {
             self.id.sharing.recalls.owed.lock().push(file.clone());
             return;
         }
-        let deadline = Instant::now() + RETURN_MAX.min(self.settings.op_timeout);
+        let deadline = Instant::now() + RETURN_MAX.min(self.op_timeout());
         if back.life == self.id.sharing.life() {
             if back.to != To::Read
                 && let Err(fault) = self.show_written(file, back.to, deadline)

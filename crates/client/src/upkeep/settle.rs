@@ -200,7 +200,7 @@ impl Fs {
         // 3. Send them.
         let dues = held.iter().flatten().filter_map(|h| h.due.as_ref());
         let asked: Vec<_> = dues.map(|Due(req)| (req.fid, req.clone(), &[][..])).collect();
-        let until = round.within(self.settings.op_timeout);
+        let until = round.within(self.op_timeout());
         let mut answers = mdt.iter().flat_map(|mdt| mdt.ask_together(&asked, until));
         // 4. Note the answers. Then report the files that were locked.
         let mut told: Vec<Option<Result<(), Fault>>> = Vec::with_capacity(some.len());
@@ -355,7 +355,7 @@ impl Fs {
         snapshot: &Snapshot,
         deadline: Instant,
     ) -> Result<(), Fault> {
-        let mut round = Round::new(self.settings.op_timeout, Some(deadline));
+        let mut round = Round::new(self.op_timeout(), Some(deadline));
         self.settle_in_round(file, snapshot, Knows::All, &mut round)
     }
 
@@ -371,7 +371,7 @@ impl Fs {
             Knows::Part => None,
         };
         let Some(due) = self.due_of(file, snapshot, counted, knows, round)? else { return Ok(()) };
-        let answer = self.ask_until(file.fid, &due.0, round.within(self.settings.op_timeout));
+        let answer = self.ask_until(file.fid, &due.0, round.within(self.op_timeout()));
         self.was_settled(file, snapshot, &due, answer, round)
     }
 
@@ -401,7 +401,7 @@ impl Fs {
     ) -> Result<Option<Due>, Fault> {
         // 0. Other clients worked on it until a moment ago, and may have moved it to other objects.
         if file.meta.lock().is_stale && !self.is_shared() {
-            let deadline = round.within(self.settings.op_timeout);
+            let deadline = round.within(self.op_timeout());
             match self.open_in_order(file, Asks::Again, deadline) {
                 // It is removed: the update is refused, too.
                 Err(fault) if !matches!(fault.code, Code::NotFound | Code::Stale) => return Err(fault),

@@ -4,6 +4,7 @@
 //! - `stria.layout.text`, `.yaml`, `.json`: what `getstripe` shows of either, to be read only.
 //! - `stria.fid`, `stria.path`: what the file system calls it.  - `stria.df`: its targets' numbers, as JSON.
 //! - `stria.net`: counters of the mount's connections; `stria.net.trace.N`: its frames after number N (`wire::fabric`).
+//! - `stria.params`: the parameters of the mount, as JSON. Root sets it: `NAME=NUMBER` or `NAME`, each on a line.
 //! - `stria.du`: what lies in a directory and below it, as JSON.
 
 use std::sync::atomic::Ordering;
@@ -23,6 +24,7 @@ const LAYOUT_JSON: &[u8] = b"stria.layout.json";
 const FID: &[u8] = b"stria.fid";
 const PATH: &[u8] = b"stria.path";
 const DF: &[u8] = b"stria.df";
+const PARAMS: &[u8] = b"stria.params";
 const NET: &[u8] = b"stria.net";
 /// Begins the name of the attribute that traces frames.
 pub const TRACE_ATTRIBUTE: &[u8] = b"stria.net.trace.";
@@ -45,6 +47,7 @@ impl Fs {
             FID => Ok(fid.to_string().into_bytes()),
             PATH => Ok(self.ask(fid, &PathOf { fid })?.path.0),
             DF => self.df_json().map(String::into_bytes),
+            PARAMS => self.params_json().map(String::into_bytes),
             NET => Ok(self.net_stat()),
             _ if name.starts_with(TRACE_ATTRIBUTE) => self.net_trace(&name[TRACE_ATTRIBUTE.len()..]),
             DU => self.du_json(fid, cred).map(String::into_bytes),
@@ -67,6 +70,9 @@ impl Fs {
         self.refuse_observer()?;
         if name == LAYOUT {
             return self.set_layout(fid, value, cred);
+        }
+        if name == PARAMS {
+            return self.set_params(value, cred);
         }
         refuse_virtual(name)?;
         let (name, value, now, cred) = (Bytes::from(name), Bytes::from(value), self.now(), cred.clone());

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 use crate::mounts;
 use crate::options::Options;
 use crate::reach::Source;
-use crate::serve::{bounded, role};
+use crate::serve::bounded;
 
 /// Longest wait for a name service.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
@@ -151,7 +151,7 @@ impl Common {
     fn with_source(&self, mut mount: Mount, is_kept: bool, at: &Places) -> anyhow::Result<Mount> {
         let Some(source) = &self.source else { return Ok(mount) };
         let source = Source::parse(source).map_err(|why| bad_word("source", why))?.in_full();
-        Options::new(role::op_timeout()).apply_all(&self.options)?;
+        Options::new().apply_all(&self.options)?;
         if is_kept
             && mount.source.as_ref() == Some(&source)
             && (self.options.is_empty() || self.options == mount.options)

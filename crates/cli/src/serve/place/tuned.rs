@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mgmt::params::{Param, Params};
+use mgmt::params::{Param, Params, Scope};
 use net::{Answer, Service};
 use pair::FillPace;
 use parking_lot::Mutex;
@@ -32,8 +32,8 @@ impl Kind {
         }
     }
 
-    fn is_mdt(&self) -> bool {
-        matches!(self, Kind::Mdt(_))
+    fn scope(&self) -> Scope {
+        Scope::of_target(matches!(self, Kind::Mdt(_)))
     }
 
     /// How a primary of this target fills the other member.
@@ -114,10 +114,10 @@ impl Tuned {
         let params = self.kind.params();
         if call == ParamList::CALL {
             parse::<ParamList>(body)?;
-            return Ok(params.list(self.kind.is_mdt(), &self.base).to_bytes());
+            return Ok(params.list(self.kind.scope(), &self.base).to_bytes());
         }
         let request = parse::<ParamSet>(body)?;
-        params.set(&request.changes, self.kind.is_mdt())?;
+        params.set(&request.changes, self.kind.scope())?;
         tracing::info!(changes = ?request.changes, "parameters were set");
         Ok(Empty {}.to_bytes())
     }
