@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use mgmt::params::Param;
 use parking_lot::Mutex;
 use store::{Engine, Seen, Walk};
 use types::{Fault, ObjectId, PAGE_SIZE};
@@ -28,6 +29,8 @@ const AGAIN: Duration = Duration::from_millis(500);
 const AGAIN_MAX: u32 = 20;
 /// Longest pause of a run. It waits as long as a step took, so that requests have half of the medium and of the network at least.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pause between two looks whether a paused comparison goes on.
+const PAUSED: Duration = Duration::from_secs(1);
 /// Pause while there is no work.
 const REST: Duration = Duration::from_secs(60);
 
@@ -78,6 +81,9 @@ impl Core {
     pub fn verify_round(&self) -> Result<Duration, Fault> {
         let mut run = self.verifier.0.lock().clone();
         let Some(at) = run.at.filter(|_| run.state == verify_state::RUNNING) else { return Ok(REST) };
+        if self.settings.params.is_on(Param::VerifyPause) {
+            return Ok(PAUSED);
+        }
         let begin = Instant::now();
         let pause = match self.verify_step(at, &mut run) {
             Ok(()) => {

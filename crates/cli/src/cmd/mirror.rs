@@ -4,7 +4,7 @@
 pub(super) mod hand_over;
 mod resync;
 mod told;
-mod verify;
+pub mod verify;
 
 use std::fmt::Write;
 

@@ -1,6 +1,7 @@
 //! `stria task`: work that goes on in the background, and pauses of it that last until they are taken back, also over restarts.
 //!
-//! A scrub keeps its pause on the OST; an MDT's lasts until it ends. Those of resyncs and drains are parameters that the cluster map keeps (`stria set-param -P`).
+//! A scrub keeps its pause on the OST; an MDT's lasts until it ends. Those of resyncs, drains and comparisons are parameters that the cluster
+//! map keeps (`stria set-param -P`).
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -13,12 +14,13 @@ use wire::map::{KeptParam, Mirror, Target};
 use wire::mgmt::ChangeParams;
 
 use crate::cmd::dash::tasks::{self, Draining, Drains, Task as Seen};
+use crate::cmd::mirror::verify;
 use crate::cmd::param::On;
 use crate::cmd::{df, mirror, scrub};
 use crate::exit::{Exit, Failure};
 use crate::reach::{Management, Reach};
 
-/// Show, pause and resume work in the background: fills of mirrors, drains of OSTs, scrubs.
+/// Show, pause and resume work in the background: fills of mirrors, drains of OSTs, scrubs, comparisons of mirrors' members.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: stria task list --mount /mnt/home\nExample: stria task pause 'scrub:*' --mount /mnt/home"
@@ -33,7 +35,8 @@ enum Verb {
     /// Show what goes on and what is paused, how far it is, and what remains to be done by hand.
     #[command(after_help = "Example: stria task list --mgs 10.0.0.5@tcp")]
     List(List),
-    /// Pause tasks: resync:TARGET, drain:TARGET or scrub:TARGET. It lasts until it is taken back, also over restarts.
+    /// Pause tasks: resync:TARGET, drain:TARGET, scrub:TARGET or verify:TARGET. It lasts until it is taken back, also over restarts. The
+    /// comparison of an MDT is not paused: it keeps a snapshot in memory.
     #[command(after_help = "\
 Example: stria task pause resync:home-OST0003 --mount /mnt/home
 Exit codes: 0 it is paused; 1 a server did not do it; 2 nothing was tried.")]
@@ -71,9 +74,23 @@ enum Kind {
     Resync,
     Drain,
     Scrub,
+    Verify,
 }
 
-const KINDS: [(&str, Kind); 3] = [("resync", Kind::Resync), ("drain", Kind::Drain), ("scrub", Kind::Scrub)];
+const KINDS: [(&str, Kind); 4] =
+    [("resync", Kind::Resync), ("drain", Kind::Drain), ("scrub", Kind::Scrub), ("verify", Kind::Verify)];
+
+impl Kind {
+    /// The parameter that the cluster map keeps while a task is paused.
+    fn param(self) -> Option<Param> {
+        match self {
+            Kind::Resync => Some(Param::ResyncPause),
+            Kind::Drain => Some(Param::DrainPause),
+            Kind::Verify => Some(Param::VerifyPause),
+            Kind::Scrub => None,
+        }
+    }
+}
 
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -153,9 +170,13 @@ fn lines_of(reach: &Reach) -> Vec<Line> {
         let paused = running.is_paused;
         lines.extend(tasks::scrubs(vec![running]).into_iter().map(|seen| line(seen, paused)));
     }
+    for running in verify::running(reach) {
+        let paused = is_paused(reach, "verify", &running.name);
+        lines.extend(tasks::verifies(vec![running]).into_iter().map(|seen| line(seen, paused)));
+    }
     let shown: BTreeSet<String> = lines.iter().map(|line| line.task.clone()).collect();
     for mirror in reach.map.mirrors.iter().filter(|mirror| mirror.fs == reach.fs) {
-        for kind in ["resync", "drain"] {
+        for (kind, _) in KINDS {
             let name = mirror_name(&reach.map, mirror);
             if is_paused(reach, kind, &name) && !shown.contains(&format!("{kind}:{name}")) {
                 lines.push(line(Seen::nothing(kind, name), true));
@@ -167,11 +188,8 @@ fn lines_of(reach: &Reach) -> Vec<Line> {
 
 /// By the parameter that the map keeps.
 fn is_paused(reach: &Reach, kind: &str, name: &str) -> bool {
-    let param = match kind {
-        "resync" => Param::ResyncPause,
-        "drain" => Param::DrainPause,
-        _ => return false,
-    };
+    let known = KINDS.iter().find(|(word, _)| *word == kind);
+    let Some(param) = known.and_then(|(_, kind)| kind.param()) else { return false };
     let mirror = reach.map.mirrors.iter().find(|m| m.fs == reach.fs && mirror_name(&reach.map, m) == name);
     mirror.is_some_and(|mirror| kept(&reach.map, mirror.primary, param) == Some(1))
 }
@@ -182,7 +200,7 @@ fn parse(task: &str) -> Result<(Kind, &str), Failure> {
     match KINDS.iter().find(|(known, _)| *known == word) {
         Some((_, kind)) if !pattern.is_empty() => Ok((*kind, pattern)),
         _ => {
-            let next = "write resync:TARGET, drain:TARGET or scrub:TARGET";
+            let next = "write resync:TARGET, drain:TARGET, scrub:TARGET or verify:TARGET";
             Err(Failure::unusable(format!("{task:?}"), "it names no task", next))
         }
     }
@@ -202,19 +220,18 @@ impl Which {
                 if mirrors.is_empty() {
                     continue;
                 }
-                match kind {
-                    Kind::Scrub => refused = scrubs(reach, &mirrors, pauses, &mut done).or(refused),
-                    Kind::Resync | Kind::Drain => keep(&management, reach, (kind, pattern), pauses)?,
-                }
-                if kind != Kind::Scrub {
-                    let word = if kind == Kind::Drain { "drain" } else { "resync" };
-                    let named = mirrors.iter().map(|m| format!("{word}:{}", mirror_name(&reach.map, m)));
-                    done.extend(named.map(|task| Done { task, paused: pauses }));
+                match kind.param() {
+                    None => refused = scrubs(reach, &mirrors, pauses, &mut done).or(refused),
+                    Some(param) => {
+                        keep(&management, reach, (param, pattern), pauses)?;
+                        let word = task.split_once(':').map_or("", |(word, _)| word);
+                        let named = mirrors.iter().map(|m| format!("{word}:{}", mirror_name(&reach.map, m)));
+                        done.extend(named.map(|task| Done { task, paused: pauses }));
+                    }
                 }
             }
             if before == (done.len(), refused.is_some()) {
-                let next =
-                    "`stria status` lists the targets; MDTs are not drained, and a mirror has two members";
+                let next = "`stria status` lists the targets; MDTs are not drained, and their comparisons are not paused; a mirror has two members";
                 return Err(Failure::unusable(task, "no target is meant", next).into());
             }
         }
@@ -235,6 +252,7 @@ fn matching<'r>(reach: &'r Reach, kind: Kind, pattern: &str) -> Vec<&'r Mirror> 
         Kind::Resync => mirror.members.len() > 1,
         Kind::Drain => !mirror.is_mdt,
         Kind::Scrub => true,
+        Kind::Verify => mirror.members.len() > 1 && !mirror.is_mdt,
     };
     let is_meant =
         |mirror: &&Mirror| mirror.fs == reach.fs && names(pattern, &mirror_name(&reach.map, mirror));
@@ -244,10 +262,9 @@ fn matching<'r>(reach: &'r Reach, kind: Kind, pattern: &str) -> Vec<&'r Mirror> 
 fn keep(
     management: &Management,
     reach: &Reach,
-    (kind, pattern): (Kind, &str),
+    (param, pattern): (Param, &str),
     pauses: bool,
 ) -> anyhow::Result<()> {
-    let param = if kind == Kind::Drain { Param::DrainPause } else { Param::ResyncPause };
     let change = KeptParam {
         fs: reach.fs,
         targets: pattern.to_owned(),
@@ -289,7 +306,8 @@ mod tests {
     fn a_task_is_a_kind_and_a_target() {
         assert_eq!(parse("scrub:*").unwrap(), (Kind::Scrub, "*"));
         assert_eq!(parse("resync:home-OST0003").unwrap(), (Kind::Resync, "home-OST0003"));
-        for bad in ["scrub", "verify:x", "drain:", ""] {
+        assert_eq!(parse("verify:home-OST*").unwrap(), (Kind::Verify, "home-OST*"));
+        for bad in ["scrub", "fsck:x", "drain:", ""] {
             assert!(parse(bad).unwrap_err().to_string().contains("no task"), "{bad}");
         }
     }

@@ -182,7 +182,7 @@ function drawTasks() {
       );
     });
     const none = [];
-    if (tasks.length === 0) none.push(make("p", "soft", "No resync, drain or scrub runs."));
+    if (tasks.length === 0) none.push(make("p", "soft", "No resync, drain, scrub or comparison runs."));
     if (rows.length === 0) none.push(make("p", "soft", "There are no mirrors: each target has one copy."));
     return [...tasks, ...none, ...rows];
   });

@@ -1,17 +1,19 @@
-//! Work that goes on in the background, with its progress and the time that is left: resyncs of mirrors, drains, passes of scrub.
+//! Work that goes on in the background, with its progress and the time that is left: resyncs of mirrors, drains, passes of scrub,
+//! comparisons of members.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::cmd::mirror::verify;
 use crate::cmd::{df, mirror, scrub};
 use types::size::human;
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Task {
-    /// "resync", "drain", "scrub".
+    /// "resync", "drain", "scrub", "verify".
     pub kind: &'static str,
     /// Mirror or OST.
     pub name: String,
@@ -138,6 +140,27 @@ pub fn scrubs(running: Vec<scrub::Running>) -> Vec<Task> {
     running.into_iter().map(task).collect()
 }
 
+pub fn verifies(running: Vec<verify::Running>) -> Vec<Task> {
+    let task = |one: verify::Running| {
+        let verify::Running { name, things, done, of, found } = one;
+        let next = match found {
+            0 => String::new(),
+            _ => format!("`stria mirror verify {name}` shows the differences"),
+        };
+        Task {
+            kind: "verify",
+            what: format!("{done} of about {of} {things} of the two members compared, {found} differences"),
+            // Files that are made meanwhile make it longer than it seemed.
+            percent: Some(percent(done, of).min(99.0)),
+            // It waits for the work of clients, so that the time is not known.
+            left_sec: None,
+            name,
+            next,
+        }
+    };
+    running.into_iter().map(task).collect()
+}
+
 fn percent(done: u64, of: u64) -> f64 {
     (done as f64 * 100.0 / of.max(1) as f64).clamp(0.0, 100.0)
 }
@@ -182,6 +205,21 @@ mod tests {
         assert_eq!((tasks.len(), tasks[0].name.as_str()), (1, "home-OST0000"));
         assert_eq!(tasks[0].what, "target 4 on oss2 lacks changes");
         assert!(tasks[0].next.starts_with("it is resynced once it reaches the primary"), "{tasks:?}");
+    }
+
+    #[test]
+    fn a_comparison_tells_its_differences_and_where_they_are_shown() {
+        let running = |found| verify::Running {
+            name: "home-OST0000".into(),
+            things: "objects",
+            done: 30,
+            of: 120,
+            found,
+        };
+        let tasks = verifies(vec![running(0), running(2)]);
+        assert_eq!((tasks[0].percent, tasks[0].next.as_str()), (Some(25.0), ""));
+        assert_eq!(tasks[1].what, "30 of about 120 objects of the two members compared, 2 differences");
+        assert!(tasks[1].next.starts_with("`stria mirror verify home-OST0000`"), "{tasks:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::tasks::{self, Draining, Drains, Task};
 use crate::cmd::damage::{self, Where};
 use crate::cmd::jobs::sample::Sample;
 use crate::cmd::jobs::{By, Order, sort};
+use crate::cmd::mirror::verify;
 use crate::cmd::status::{Finding, Seen, Weight};
 use crate::cmd::{df, mirror, scrub};
 use crate::reach::Reach;
@@ -78,13 +79,14 @@ impl Watcher {
         };
         // 2. All at the same time, since a server that is silent delays each of them by some seconds.
         let (shared, counted) = (&*self.shared, &mut self.counted);
-        let (mut measure, mut running) = (Measure::default(), vec![]);
+        let (mut measure, mut running, mut compared) = (Measure::default(), vec![], vec![]);
         let (clients, marked) = std::thread::scope(|scope| {
             let health = scope.spawn(|| look_health(reach, shared, fault.as_deref()));
             let space = scope.spawn(|| look_space(reach, shared));
             scope.spawn(|| look_mirrors(reach, shared));
             scope.spawn(|| look_damage(reach, shared));
             scope.spawn(|| running = scrub::running(reach));
+            scope.spawn(|| compared = verify::running(reach));
             counted.look(reach, shared, &mut measure);
             let why = "a look does not panic";
             (health.join().expect(why), space.join().expect(why))
@@ -96,6 +98,7 @@ impl Watcher {
             lines.iter().flat_map(|mirror| tasks::resyncs(std::slice::from_ref(&mirror.line))).collect();
         tasks.extend(self.drains.tasks(Instant::now(), &marked));
         tasks.extend(tasks::scrubs(running));
+        tasks.extend(tasks::verifies(compared));
         state.tasks = tasks;
         measure.clients = clients;
         let summary =

@@ -1,10 +1,12 @@
 //! `stria mirror verify`: has the primary of a mirror compare its content with the other member's, and waits for the result.
 
 mod records;
+mod running;
 
 use std::time::{Duration, Instant, SystemTime};
 
 use bench::wrap::wrap;
+use mgmt::params::{Param, kept};
 use serde::Serialize;
 use types::TargetId;
 use wire::pair::{VerifyMirror, VerifyMirrorReply, VerifyRecords, VerifyRecordsReply, verify_state};
@@ -12,6 +14,8 @@ use wire::pair::{VerifyMirror, VerifyMirrorReply, VerifyRecords, VerifyRecordsRe
 use super::Line;
 use crate::exit::{Exit, Failure};
 use crate::reach::{Management, Reach};
+
+pub use running::{Running, running};
 
 /// Pause between two looks.
 const LOOK_EACH: Duration = Duration::from_millis(300);
@@ -91,6 +95,10 @@ fn verify_one(management: &Management, line: &Line, json: bool) -> anyhow::Resul
     let reaches = management.file_systems();
     let reach = reaches.iter().find(|reach| reach.targets().iter().any(|t| t.id == primary));
     let reach = reach.ok_or_else(|| refused("its file system is not in the map", &status))?;
+    if kept(&reach.map, primary, Param::VerifyPause) == Some(1) {
+        let next = format!("`stria task resume verify:{}` lets it go on", line.name);
+        return Err(refused("its comparison is paused", &next).into());
+    }
     let failed = |why: String| -> anyhow::Error { Failure::failed(what(), why, &status).into() };
     let cap = || reach.capability(SystemTime::now());
     if line.is_mdt() {
