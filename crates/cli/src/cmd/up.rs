@@ -11,12 +11,10 @@ use anyhow::Context;
 use clap::Args;
 use net::Server;
 use rustix::fs::Mode;
-use serde::Serialize;
 use types::Fault;
 use wire::session::Detach;
 
 use crate::cluster::{Cluster, Found};
-use crate::cmd::status;
 use crate::detach::{self, Herald};
 use crate::exit::{Exit, Failure, NO_SPACE};
 use crate::options::Options;
@@ -32,6 +30,7 @@ use crate::{config, logs, mounts, shell};
 use types::size::{Size, human};
 
 mod pair;
+mod started;
 
 const OSTS: u32 = 4;
 const SIZE: Size = Size(8 << 30);
@@ -90,8 +89,8 @@ pub struct Up {
     /// Mount options, separated by commas: those of `stria mount`.
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// Address and port of a page with numbers of this process for Prometheus, at /metrics. Not with --pair.
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "pair")]
+    /// Address and port of a page with numbers of this process for Prometheus, at /metrics. The two servers of a pair have the next two ports.
+    #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// A new file system has two server processes, and every target is a mirror with a member in each: for trying mirrors out.
     #[arg(long)]
@@ -381,11 +380,12 @@ impl Up {
             self.mdt_cache,
             Some(&events),
         )?;
-        let ready = || {
+        let ready = |page: Option<&watch::Page>| {
             let state = if is_new { "made" } else { "started" };
             let mut started =
                 self.started(&cluster, &run, state, std::process::id(), self.mount.as_deref(), notes);
             started.seconds = Some(begin.elapsed().as_secs_f64());
+            started.metrics = page.map(started::address);
             started.lines(self.json).iter().for_each(|line| herald.say(line));
             herald.ready();
         };
@@ -406,18 +406,18 @@ impl Up {
         lock: &Lock,
         events: &Receiver<Event>,
         sender: Sender<Event>,
-        ready: impl FnOnce(),
+        ready: impl FnOnce(Option<&watch::Page>),
     ) -> anyhow::Result<()> {
         let run = RunDir::of(&self.dir);
         let nid = run.nid()?;
         let socket = listen_on_socket(&run, servers)?;
-        let _page = metrics::serve(self.metrics.as_deref(), servers.source("up"))?;
+        let page = metrics::serve(self.metrics.as_deref(), servers.source("up"))?;
         let client = match &self.mount {
             Some(point) => Some(self.mount_here(cluster, servers, &nid, point, events, sender)?),
             None => None,
         };
         self.keep_mount(client.as_ref(), lock, &run)?;
-        ready();
+        ready(page.as_ref());
         let next = |events: &Receiver<Event>| events.recv_timeout(COMPANY_LOOK_EACH);
         let (client, manner) = serve_until_stopped(client, events, next, &run, lock);
         lock.forget()?;
@@ -473,92 +473,6 @@ impl Up {
         })?;
         servers.tell_maps(client.fs());
         Ok(client)
-    }
-
-    fn started(
-        &self,
-        cluster: &Cluster,
-        run: &RunDir,
-        state: &'static str,
-        pid: u32,
-        mount: Option<&Path>,
-        notes: Vec<String>,
-    ) -> Started {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let of_one = (cluster.mdts + cluster.osts).max(1);
-        let targets = cluster.images(&self.dir).into_iter().zip(0..).map(|(image, n)| {
-            let n = n % of_one;
-            let (is_mdt, index, bytes) = match u32::checked_sub(n, cluster.mdts) {
-                None => (true, n, cluster.mdt_size.0),
-                Some(index) => (false, index, cluster.ost_size.0),
-            };
-            Made { name: status::target_name(&cluster.fsname, is_mdt, index), bytes, image: text(&image) }
-        });
-        Started {
-            fsname: cluster.fsname.clone(),
-            dir: text(&self.dir),
-            state,
-            pid,
-            seconds: None,
-            mount: mount.map(text),
-            log: text(&run.log()),
-            targets: targets.collect(),
-            servers: vec![],
-            notes,
-        }
-    }
-}
-
-/// The report of a file system that is up.
-#[derive(Debug, Serialize)]
-struct Started {
-    fsname: String,
-    dir: String,
-    state: &'static str,
-    pid: u32,
-    /// Duration of the start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seconds: Option<f64>,
-    mount: Option<String>,
-    log: String,
-    targets: Vec<Made>,
-    /// Processes of a pair.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    servers: Vec<pair::Process>,
-    notes: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Made {
-    name: String,
-    /// Size of the image, which takes space on the disk as it fills.
-    bytes: u64,
-    image: String,
-}
-
-impl Started {
-    fn lines(&self, json: bool) -> Vec<String> {
-        if json {
-            return vec![serde_json::to_string(self).expect("its fields have a JSON form")];
-        }
-        let (dir, name) = (&self.dir, &self.fsname);
-        let mut lines = vec![match self.seconds {
-            Some(seconds) => format!("{} file system '{name}' in {dir} ({seconds:.1} s)", self.state),
-            None => format!("file system '{name}' in {dir} is up already, served by pid {}", self.pid),
-        }];
-        lines.extend(self.targets.iter().map(|t| {
-            let short = t.name.rsplit('-').next().unwrap_or(&t.name);
-            format!("  {short:<7}  {:>7}  {}", human(t.bytes), t.image)
-        }));
-        lines.extend(self.servers.iter().map(|server| format!("  {server}")));
-        lines.push(match &self.mount {
-            Some(mount) => format!("  mounted on {mount}"),
-            None => "  not mounted (no --mount)".into(),
-        });
-        lines.push(format!("  log        {}", self.log));
-        let dir = shell::word(&self.dir);
-        lines.push(format!("look with: stria status --dir {dir}   stop with: stria down --dir {dir}"));
-        lines
     }
 }
 

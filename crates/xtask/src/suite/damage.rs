@@ -335,6 +335,36 @@ fn flip_all(image: &Path, needle: &[u8]) -> Result<()> {
 }
 
 /// Of targets of a kind.
+/// An address whose port two free ones follow.
+fn three_free_ports() -> Result<String> {
+    for port in (20_000..30_000).step_by(3) {
+        let all: std::io::Result<Vec<_>> =
+            (port..port + 3).map(|port| std::net::TcpListener::bind(("127.0.0.1", port))).collect();
+        if all.is_ok() {
+            return Ok(format!("127.0.0.1:{port}"));
+        }
+    }
+    anyhow::bail!("no three ports are free")
+}
+
+/// The processes of a pair have a page of metrics each, at the addresses that `stria up -j` tells.
+fn has_three_pages(up: &str) -> Result<()> {
+    let value: serde_json::Value = serde_json::from_str(up).with_context(|| up.to_owned())?;
+    Schemas::read(Path::new(SCHEMAS))?.check("stria-up.json", &value).with_context(|| up.to_owned())?;
+    let servers = value["servers"].as_array().with_context(|| up.to_owned())?;
+    ensure_eq(servers.len(), 2, up)?;
+    let pages = std::iter::once((&value["metrics"], "role=\"up\"")).chain(
+        servers.iter().map(|server| (&server["metrics"], "stria_target_serves{target=\"stria-OST0000\"}")),
+    );
+    for (page, wanted) in pages {
+        let page = page.as_str().with_context(|| up.to_owned())?;
+        let address = page.trim_start_matches("http://").trim_end_matches("/metrics");
+        let text = super::metrics::get(address, "/metrics")?;
+        ensure!(text.contains(wanted), "{page} has no {wanted}: {text}");
+    }
+    Ok(())
+}
+
 /// [S-repair] Pages that rot on the drives of both members of a mirror, each at one of them: a read gets the right bytes, the scrub repairs the
 /// follower's, and the list calls them repaired.
 fn mirrored(b: &mut Bench) -> Result<()> {
@@ -363,7 +393,9 @@ fn mirrored(b: &mut Bench) -> Result<()> {
             file.write_all_at(&[needle[1234] ^ 0x10], at + 1234)?;
         }
         // 2. Programs read the right bytes from either primary.
-        run(&["up", "--dir", &at, "--mount", &mounted])?;
+        let page = three_free_ports()?;
+        let up = run(&["up", "--dir", &at, "--mount", &mounted, "--metrics", &page, "-j"])?;
+        has_three_pages(&up)?;
         super::semantics::wait_until("both members are in sync", || {
             Ok(b.cluster.stria(&["mirror", "list", "--dir", &at])?.0 == 0)
         })?;

@@ -42,7 +42,7 @@ impl Drop for Ending {
 }
 
 /// The body of a page. HTTP 1.0 has no pieces.
-fn get(address: &str, path: &str) -> Result<String> {
+pub(super) fn get(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).with_context(|| address.to_owned())?;
     stream.set_read_timeout(Some(STOP_MAX))?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;

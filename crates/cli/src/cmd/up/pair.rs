@@ -2,7 +2,10 @@
 //!
 //! This process has the management service and the mount. Its children are the servers: each has one member of every mirror, and is the
 //! first one of every second OST. One that died is started again after a moment, so that its return is seen as well.
+//!
+//! With `--metrics` each process has a page. The servers' ports follow this process's, so a scraper finds them after restarts too.
 
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 use serde::Serialize;
 
-use super::{COMPANY_LOOK_EACH, Up, listen_on_socket, serve_until_stopped};
+use super::{COMPANY_LOOK_EACH, Up, listen_on_socket, serve_until_stopped, started};
 use crate::cluster::Cluster;
 use crate::detach::Herald;
 use crate::exit::{Exit, Failure};
@@ -29,7 +32,7 @@ use crate::serve::heart::Heart;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX};
 use crate::serve::register::{MgsPeers, Wait, wait_for};
 use crate::serve::servers::{Domain, Node, Role, Servers, Wanted};
-use crate::serve::{host_name, prepare_process, role};
+use crate::serve::{host_name, metrics, prepare_process, role};
 use crate::stop::{self, Event, Manner};
 
 /// The server processes.
@@ -43,6 +46,7 @@ const LOOK_EACH: Duration = Duration::from_millis(20);
 /// The server processes of a pair, as their parent sees them.
 pub struct Pair<'a> {
     up: &'a Up,
+    pages: Option<Pages>,
     children: Vec<Place>,
 }
 
@@ -52,6 +56,9 @@ pub struct Process {
     name: char,
     pid: u32,
     log: String,
+    /// Its page of metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<String>,
 }
 
 /// The state of a start when its servers begin.
@@ -65,7 +72,36 @@ pub struct Shown {
 
 impl std::fmt::Display for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "server {}   pid {}, log {}", self.name, self.pid, self.log)
+        write!(f, "server {}   pid {}, log {}", self.name, self.pid, self.log)?;
+        self.metrics.iter().try_for_each(|address| write!(f, ", metrics {address}"))
+    }
+}
+
+/// The addresses of the servers' pages of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages(SocketAddr);
+
+impl Pages {
+    /// By the address of this process's page. Refused where the ports that follow cannot be listened on.
+    fn beside(first: &str) -> anyhow::Result<Pages> {
+        let what = || format!("--metrics {first}");
+        let next = "give an address of this machine and a port that is followed by two free ones, such as 127.0.0.1:9710";
+        let refuse = |why: String| Failure::unusable(what(), why, next);
+        let found = first.to_socket_addrs().map_err(|e| refuse(e.to_string()))?.next();
+        let address = found.ok_or_else(|| refuse("it is no address".into()))?;
+        if address.port() == 0 || address.port() > u16::MAX - SERVERS as u16 {
+            return Err(refuse("the servers of a pair have the next two ports".into()).into());
+        }
+        let pages = Pages(address);
+        for number in 0..SERVERS {
+            let of_server = pages.of(number);
+            TcpListener::bind(of_server).map_err(|e| refuse(format!("the next port {of_server}: {e}")))?;
+        }
+        Ok(pages)
+    }
+
+    fn of(&self, number: u32) -> SocketAddr {
+        SocketAddr::new(self.0.ip(), self.0.port() + 1 + number as u16)
     }
 }
 
@@ -77,8 +113,8 @@ struct Place {
 
 impl<'a> Pair<'a> {
     /// Starts both servers.
-    pub fn start(up: &'a Up) -> anyhow::Result<Pair<'a>> {
-        let mut pair = Pair { up, children: vec![] };
+    pub fn start(up: &'a Up, pages: Option<Pages>) -> anyhow::Result<Pair<'a>> {
+        let mut pair = Pair { up, pages, children: vec![] };
         for number in 0..SERVERS {
             let child = Some(pair.spawn(number)?);
             pair.children.push(Place { number, child, died: Instant::now() });
@@ -97,6 +133,9 @@ impl<'a> Pair<'a> {
         if let Some(cache) = self.up.mdt_cache {
             command.args(["--mdt-cache", &cache.to_string()]);
         }
+        if let Some(pages) = &self.pages {
+            command.args(["--metrics", &pages.of(number).to_string()]);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
         tracing::info!(server = number, pid = child.id(), log = %path.display(), "a server of the pair is starting");
@@ -110,6 +149,7 @@ impl<'a> Pair<'a> {
             name: letter(place.number),
             pid: place.child.as_ref().map_or(0, Child::id),
             log: run.server_log(place.number).display().to_string(),
+            metrics: self.pages.map(|pages| format!("http://{}/metrics", pages.of(place.number))),
         };
         self.children.iter().map(show).collect()
     }
@@ -214,9 +254,15 @@ impl Up {
         let mut servers = Servers::new();
         servers.serve_mgs(mgs.clone());
         let socket = listen_on_socket(&run, &servers)?;
-        let mut pair = Pair::start(self)?;
+        let pages = self.metrics.as_deref().map(Pages::beside).transpose()?;
+        let page = metrics::serve(self.metrics.as_deref(), servers.source("up"))?;
+        let mut pair = Pair::start(self, pages)?;
         pair.wait_ready(&cluster, &mgs, is_new, events)?;
-        let mounted = self.mount.as_deref().map(|point| mount(self, &cluster, point, sender)).transpose()?;
+        let mounted = self
+            .mount
+            .as_deref()
+            .map(|point| mount(self, &cluster, point, servers.calls.clone(), sender))
+            .transpose()?;
         let (client, mut heart) = mounted.unzip();
         if is_new {
             // From here on a missing image is an error.
@@ -228,7 +274,7 @@ impl Up {
         let mut started =
             self.started(&cluster, &run, state, std::process::id(), self.mount.as_deref(), notes);
         started.seconds = Some(begin.elapsed().as_secs_f64());
-        started.servers = pair.shown();
+        (started.servers, started.metrics) = (pair.shown(), page.as_ref().map(started::address));
         started.lines(self.json).iter().for_each(|line| herald.say(line));
         herald.ready();
         let next = |events: &Receiver<Event>| next_event(&mut pair, events, COMPANY_LOOK_EACH);
@@ -294,14 +340,15 @@ pub fn serve_member(up: &Up, number: u32) -> anyhow::Result<Exit> {
     };
     let started =
         add_members(&mut servers, &cluster, &up.dir, number, blank, &node).and_then(|()| servers.beat(mgs));
-    if started.is_ok() {
+    let paged = started.and_then(|()| metrics::serve(up.metrics.as_deref(), servers.source("server")));
+    if paged.is_ok() {
         tracing::info!(server = %letter(number), "ready");
         role::serve_until_stopped(&events);
     }
     // 2. In any case the targets stop cleanly: the other server takes over.
     let stopped = servers.stop();
     server.stop();
-    started?;
+    paged?;
     stopped?;
     Ok(Exit::Done)
 }
@@ -338,6 +385,7 @@ pub fn mount(
     up: &Up,
     cluster: &Cluster,
     point: &Path,
+    calls: Arc<fuse::Calls>,
     sender: Sender<Event>,
 ) -> anyhow::Result<(Client, Heart)> {
     let nid = RunDir::of(&up.dir).nid()?;
@@ -347,7 +395,7 @@ pub fn mount(
         options: up.mount_options()?,
         tls: None,
         metrics: None,
-        calls: Arc::default(),
+        calls,
         herald: Herald::Stdout,
     };
     role::connect_here(&wish, Fabric::new(None), sender)
@@ -363,4 +411,27 @@ pub fn next_event(
         tracing::error!("a server of the pair could not be started again: {e:#}");
     }
     events.recv_timeout(within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_servers_have_the_next_two_ports() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        let pages = Pages(SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!([0, 1].map(|number| pages.of(number).port()), [port + 1, port + 2]);
+        for (bad, why) in [
+            ("127.0.0.1:0", "next two ports"),
+            ("127.0.0.1:65534", "next two ports"),
+            ("127.0.0.1", "--metrics"),
+            // A port that is in use.
+            (&format!("127.0.0.1:{}", port - 1), "the next port"),
+        ] {
+            let said = Pages::beside(bad).unwrap_err().to_string();
+            assert!(said.contains(why), "{bad}: {said}");
+        }
+    }
 }
