@@ -1,6 +1,7 @@
 //! Requests by job, user, client, target or kind of call: `stria jobstats` since the servers' start, `stria top` at this moment, `stria why` what
 //! they wait for.
 
+mod locks;
 pub(super) mod sample;
 mod screen;
 mod stats;

@@ -22,6 +22,8 @@ const SLOW: Duration = Duration::from_millis(15);
 const RATE: u64 = 4;
 /// A moment may have a pause of the load in it.
 const TRIES: usize = 3;
+/// Intervals until a look meets a wait that is short.
+const LEASE_TRIES: usize = 10;
 
 /// Shell programs of a job, one for each directory, until this is dropped.
 struct Load(Vec<Child>);
@@ -123,15 +125,26 @@ fn faults_are_named(b: &mut Bench) -> Result<()> {
         let _load = Load::start("1004", "dd if=f of=/dev/null bs=256K iflag=direct", &files)?;
         under(&scene, &SERVERS, || names(&scene, "1004", "device"))?;
     }
-    // 4. Two clients that append to one file wait for each other, among other things.
+    // 4. Two clients that write and read one file wait for each other, among other things.
     {
         let shared = [dir(&near, "shared")?, far.join("shared")];
-        std::fs::write(shared[0].join("log"), "begin")?;
-        let _load = Load::start("1005", "echo more >> log; cat log > /dev/null", &shared)?;
+        let point = shared[0].display().to_string();
+        let (code, said) = scene.site.stria("c0", CLUSTER, &["setstripe", "--inline", "0", &point])?;
+        ensure!(code == 0, "{said}");
+        let script = "dd if=/dev/zero of=f bs=256K count=4 conv=notrunc; cat f > /dev/null";
+        let _load = Load::start("1005", script, &shared)?;
         let found = why(&scene, "1005", &["--mgs", &mgs])?;
         let parts = found["parts"].as_array().context("parts")?;
         let of_locks = parts.iter().find(|part| part["part"] == "lock").and_then(|part| part["us"].as_u64());
         ensure!(of_locks > Some(0), "{found:#}");
+        // cli-WY2: the file and the holder are met by a look of one of some intervals.
+        let named = (0..LEASE_TRIES).find_map(|_| {
+            let found = why(&scene, "1005", &["--mgs", &mgs]).ok()?;
+            let held = found["locks"].as_array()?.iter().find(|held| held["holder"].is_string())?.clone();
+            Some(held)
+        });
+        let held = named.context("no look has met a wait for the lease")?;
+        ensure!(held["path"] == "/shared/f" && held["waits"] != held["holder"], "{held:#}");
     }
     // 5. A name that had no request.
     let (code, said) = scene.site.stria("s0", CLUSTER, &["why", "9999", "--mgs", &mgs])?;

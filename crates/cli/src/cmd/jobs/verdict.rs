@@ -5,6 +5,8 @@
 use serde::Serialize;
 use wire::jobs::{CAUSES, JobCounts};
 
+use super::locks::Held;
+
 /// Below so many requests in hand at the servers, on average, the time is spent before requests are sent.
 const IN_HAND_MIN: f64 = 0.3;
 /// Round trips that take this part of each second of one caller are what a caller waits for.
@@ -43,6 +45,8 @@ pub struct Seen {
     pub round_trip_us: Option<u64>,
     /// The other job that took most time at these targets, and how many requests it had in hand on average.
     pub other: Option<(String, f64)>,
+    /// The files whose leases are waited for, most of it first.
+    pub locks: Vec<Held>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,6 +60,8 @@ pub struct Verdict {
     pub next: String,
     /// The largest first.
     pub parts: Vec<Time>,
+    /// The files whose leases are waited for, most of it first.
+    pub locks: Vec<Held>,
 }
 
 /// The time of all requests in one part.
@@ -96,6 +102,7 @@ pub fn verdict(seen: &Seen) -> Verdict {
         says,
         next: next.to_owned(),
         parts: parts.clone(),
+        locks: seen.locks.clone(),
     };
     if requests == 0 {
         let says = format!("no request came to the servers in {:.1} s", seen.seconds);
@@ -124,7 +131,10 @@ pub fn verdict(seen: &Seen) -> Verdict {
     let most = seen.counts.iter().max_by_key(|(_, counts)| part_of(counts, slow));
     let target = most.map(|(name, _)| name.clone());
     let (what, next) = words(slow, seen.other.as_ref());
-    let at = target.as_deref().map_or(String::new(), |name| format!(", most of it at {name}"));
+    let mut at = target.as_deref().map_or(String::new(), |name| format!(", most of it at {name}"));
+    if let (Part::Lock, Some(held)) = (slow, seen.locks.first()) {
+        at += &format!("; most often {} waits for {}, which holds {}", held.waits, held.holder(), held.path);
+    }
     let says = format!(
         "the slow part is {what}: {:.0} % of the time of requests, {:.2} ms each{at}",
         share * 100.0,
@@ -149,7 +159,7 @@ fn words(part: Part, other: Option<&(String, f64)>) -> (&'static str, String) {
         ),
         Part::Lock => (
             "waiting for other clients, which give leases or locks back",
-            "several clients change the same files or directories: a file or a directory for each process ends it; `stria lease list` shows holders".into(),
+            "several clients change the same files or directories: a file or a directory for each process ends it; `stria waiters` shows what waits at this moment".into(),
         ),
         Part::Network => (
             "the network",
@@ -185,7 +195,7 @@ mod tests {
 
     fn seen(of: &[(&str, JobCounts)]) -> Seen {
         let counts = of.iter().map(|(name, counts)| ((*name).to_owned(), counts.clone())).collect();
-        Seen { seconds: 1.0, counts, round_trip_us: Some(100), other: None }
+        Seen { seconds: 1.0, counts, round_trip_us: Some(100), ..Seen::default() }
     }
 
     /// cli-WY1
@@ -240,6 +250,17 @@ mod tests {
         assert_eq!(far.slow_part, Part::Network);
         assert!(far.says.contains("9.00 ms fill 90 %"), "{}", far.says);
         assert_eq!(idle(0, Some(100)).slow_part, Part::Nothing);
+    }
+
+    #[test]
+    fn the_lease_that_is_waited_for_most_is_named() {
+        let mut seen = seen(&[("home-MDT0000", counts(10, 900, [0, 0, 0, 0, 800, 0]))]);
+        assert!(!verdict(&seen).says.contains("most often"));
+        let (path, fid) = ("/data/log".to_owned(), "0x20".to_owned());
+        seen.locks = vec![Held { path, fid, waits: "n2".into(), holder: Some("n1".into()), share: 0.9 }];
+        let found = verdict(&seen);
+        assert!(found.says.ends_with("most often n2 waits for n1, which holds /data/log"), "{}", found.says);
+        assert_eq!((found.slow_part, found.locks.len()), (Part::Lock, 1));
     }
 
     #[test]

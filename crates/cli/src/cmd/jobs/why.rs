@@ -12,6 +12,7 @@ use types::TargetId;
 use wire::jobs::{JobCounts, JobStats};
 use wire::map::{MemberState, Target};
 
+use super::locks::Looks;
 use super::sample::{One, Sample};
 use super::verdict::{Seen, Time, Verdict, verdict};
 use crate::cmd::damage::Where;
@@ -26,7 +27,7 @@ const NAMES_MAX: usize = 8;
 
 /// Tell the slow part of what a path, a job or a client does now: the program, the network, the queue of a server, its processors, locks of other
 /// clients, a log that is full, the other member of a mirror, or a drive. The servers count what each request waits for; this command compares
-/// two moments. A path stands for all requests to its MDT and its OSTs, whichever program makes them.
+/// two moments. Meanwhile it looks which files' leases are waited for, and which clients hold them. A path stands for all requests to its MDT and its OSTs, whichever program makes them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria why /mnt/stria/data/run7.h5
@@ -91,7 +92,7 @@ impl Why {
         let pause = Duration::from_secs_f64(self.interval.clamp(0.1, 3600.0));
         let (before, _) = Sample::take(&reach);
         let begun = Instant::now();
-        std::thread::sleep(pause);
+        let looks = Looks::during(&reach, pause);
         let (now, silent) = Sample::take(&reach);
         let seconds = begun.elapsed().as_secs_f64();
         let names: Vec<(String, String)> = now.names();
@@ -100,7 +101,7 @@ impl Why {
             Some(targets) => Subject::Path(targets),
             None => self.subject_of(&names)?,
         };
-        let report = self.report(&reach, &now, &subject, seconds);
+        let report = self.report(&reach, (&now, &looks), &subject, seconds);
         match self.json {
             true => outln!("{}", serde_json::to_string_pretty(&report)?),
             false => out!("{}", text(&report)),
@@ -151,7 +152,13 @@ impl Why {
         Err(Failure::unusable(&self.subject, why, next).into())
     }
 
-    fn report(&self, reach: &Reach, now: &Sample, subject: &Subject, seconds: f64) -> Report {
+    fn report(
+        &self,
+        reach: &Reach,
+        (now, looks): (&Sample, &Looks),
+        subject: &Subject,
+        seconds: f64,
+    ) -> Report {
         let is_meant = |one: &One<'_>| match subject {
             Subject::Path(targets) => targets.contains(one.target),
             Subject::Job => one.job == Some(self.subject.as_str()),
@@ -174,7 +181,12 @@ impl Why {
         let mut sum = JobCounts::default();
         counts.values().for_each(|one| sum.add(one));
         let round_trip_us = round_trip(reach, &used);
-        let seen = Seen { seconds, counts: counts.into_iter().collect(), round_trip_us, other };
+        // A lease is a client's, whichever of its jobs wants it.
+        let clients: BTreeSet<&str> =
+            all.iter().filter(|one| is_meant(one)).filter_map(|one| one.client).collect();
+        let of_path = matches!(subject, Subject::Path(_));
+        let locks = looks.most(|waits| of_path || clients.contains(waits), |fid| reach.path_of(fid));
+        let seen = Seen { seconds, counts: counts.into_iter().collect(), round_trip_us, other, locks };
         Report {
             subject: self.subject.clone(),
             kind: match subject {
@@ -189,7 +201,7 @@ impl Why {
             bytes_written: sum.bytes_written,
             round_trip_us,
             verdict: verdict(&seen),
-            facts: facts(reach, &used, sum.errors),
+            facts: facts(reach, &used, (sum.errors, looks.names)),
         }
     }
 }
@@ -221,7 +233,7 @@ fn round_trip(reach: &Reach, targets: &[&Target]) -> Option<u64> {
 }
 
 /// Facts beside the counts that slow requests down.
-fn facts(reach: &Reach, targets: &[&Target], errors: u64) -> Vec<String> {
+fn facts(reach: &Reach, targets: &[&Target], (errors, names): (u64, u64)) -> Vec<String> {
     let mut facts = BTreeSet::new();
     for target in targets {
         let Some(mirror) = reach.map.mirrors.iter().find(|mirror| mirror.id == target.mirror) else {
@@ -237,6 +249,11 @@ fn facts(reach: &Reach, targets: &[&Target], errors: u64) -> Vec<String> {
                 _ => _ = facts.insert(format!("{name} has one copy now: `stria mirror list` tells why")),
             }
         }
+    }
+    if names > 0 {
+        facts.insert(format!(
+            "up to {names} changes of names waited at once until clients had forgotten them"
+        ));
     }
     if errors > 0 {
         facts.insert(format!("{errors} requests were answered with an error: `stria health --hints`"));
@@ -255,6 +272,7 @@ fn text(report: &Report) -> String {
         let word = format!("{part:?}").to_lowercase();
         out += &format!("  {word:<10} {percent:>5.1} %  {each:>9.3} ms a request\n");
     }
+    verdict.locks.iter().for_each(|held| out += &(wrap(&format!("  lease of {}", held.text()), 4) + "\n"));
     report.facts.iter().for_each(|fact| out += &(wrap(&format!("  {fact}"), 4) + "\n"));
     out
 }
