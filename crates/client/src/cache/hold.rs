@@ -439,6 +439,8 @@ impl Hold {
                 return;
             };
             (clearing.gap, clearing.is_met) = (gap.clone(), false);
+            // Requests that came before it look again: the kernel may wait for one of them.
+            self.changed.notify_all();
             drop(state);
             drop_pages(&gap);
             let mut state = self.state.lock();

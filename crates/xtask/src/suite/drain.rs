@@ -131,6 +131,27 @@ fn check(b: &Bench, all: &[Known], when: &str) -> Result<()> {
     Ok(())
 }
 
+/// Asks first, and confirms by the token. Both answers.
+fn removed(b: &Bench, words: &[&str]) -> Result<String> {
+    let (code, asked) = b.cluster.stria(&[words, &["--dry-run"]].concat())?;
+    ensure!(code == 0, "{words:?}: {code}: {asked}");
+    let token = asked.split("--confirm ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let token = token.with_context(|| asked.clone())?;
+    let (code, out) = b.cluster.stria(&[words, &["--confirm", token]].concat())?;
+    ensure!(code == 0 && out.contains("removed target"), "{words:?}: {code}: {out}");
+    Ok(asked + &out)
+}
+
+/// The id of the member that does not order, of a mirror of two.
+fn follower(b: &Bench, mgs: &str, name: &str) -> Result<Option<String>> {
+    let (_, out) = b.cluster.stria(&["mirror", "list", "-j", "--mgs", mgs])?;
+    let mirrors: Vec<serde_json::Value> = serde_json::from_str(&out).with_context(|| out.clone())?;
+    let mirror = mirrors.iter().find(|mirror| mirror["name"] == *name).with_context(|| out.clone())?;
+    let members = mirror["members"].as_array().context("a mirror has members")?;
+    let other = members.iter().find(|member| member["target"] != mirror["primary"]);
+    Ok(other.map(|member| member["target"].to_string()))
+}
+
 /// [S-drained]
 fn drained(b: &mut Bench) -> Result<()> {
     let (dir, mgs) = (b.dir("drained")?, b.cluster.mgs());
@@ -163,13 +184,11 @@ fn drained(b: &mut Bench) -> Result<()> {
     let (code, out) = b.cluster.stria(&["fsck", "--mgs", &mgs])?;
     ensure_eq(code, 0, &format!("fsck: {out}"))?;
     // 3. Its removal loses nothing, and the file system goes on.
-    let words = ["target", "remove", name, "--force", "--mgs", &mgs];
-    let (code, out) = b.cluster.stria(&[&words[..], &["--dry-run"]].concat())?;
-    ensure!(code == 0 && out.contains("no file has an object there"), "{code}: {out}");
-    let token = out.split("--confirm ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    let token = token.with_context(|| out.clone())?;
-    let (code, out) = b.cluster.stria(&[&words[..], &["--confirm", token]].concat())?;
-    ensure!(code == 0 && out.contains(&format!("removed target {name}")), "{code}: {out}");
+    if let Some(follower) = follower(b, &mgs, name)? {
+        removed(b, &["target", "remove", &follower, "--force", "--mgs", &mgs])?;
+    }
+    let out = removed(b, &["target", "remove", name, "--force", "--mgs", &mgs])?;
+    ensure!(out.contains("no file has an object there") && out.contains(name), "{out}");
     fs::write("/proc/sys/vm/drop_caches", "3")?;
     check(b, &all, "after the removal")?;
     for (n, (path, _, _)) in all.iter().enumerate() {

@@ -166,6 +166,34 @@ fn cp2_cp3_requests_that_the_kernel_waits_for_are_served() {
     assert_eq!(calls.into_inner(), 3, "the first gap twice");
 }
 
+/// The kernel has the page locked, so it drops none before the write is served.
+#[test]
+fn cp2_a_write_that_came_before_the_first_gap_is_served() {
+    let hold = granted(To::Change, 1);
+    hold.end();
+    let begin = |wish: Wish| hold.begin(wish, LIFE, true, Instant::now() + Duration::from_secs(30), || 9);
+    assert_eq!((begin(fills(To::Read, 0..10)), hold.end()), (Way::Use(To::Change), None));
+    assert!(matches!(hold.recall(1), Recalled::Now(_)));
+    let pages = Pages::Filled { range: 5..6, only_beside: false, is_read: false };
+    let (is_served, served) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_eq!(begin(Wish { to: To::Change, pages }), Way::Use(To::Change));
+            assert_eq!(hold.end(), None);
+            is_served.send(()).unwrap();
+        });
+        // So that it waits already.
+        std::thread::sleep(Duration::from_millis(20));
+        let mut is_first = true;
+        let drop_pages = std::sync::Mutex::new(|| {
+            if std::mem::take(&mut is_first) {
+                served.recv_timeout(Duration::from_secs(10)).expect("the write is served");
+            }
+        });
+        hold.clear(100, |_| drop_pages.lock().unwrap()());
+    });
+}
+
 #[test]
 fn cl4_a_lease_of_another_life_is_none() {
     let hold = granted(To::Change, 1);
