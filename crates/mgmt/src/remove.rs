@@ -29,6 +29,7 @@ pub fn plan_removal(
         false => String::new(),
     };
     let targets = found.targets(map).iter().map(|t| t.id).collect();
+    let id = if let Found::Mirror(mirror) = found { mirror.0.into() } else { id };
     Ok(PlanRemovalReply { id, uuid, version: map.version, targets, refused, token })
 }
 
@@ -55,6 +56,10 @@ pub fn apply_removal(
     let used = &mut next.ids_used;
     match found {
         Found::Target(target) => take_target(&mut next, target)?,
+        Found::Mirror(_) => {
+            let targets: Vec<TargetId> = found.targets(map).iter().map(|t| t.id).collect();
+            targets.into_iter().try_for_each(|target| take_target(&mut next, target))?;
+        }
         Found::FileSystem(fs) => {
             used.fs = used.fs.max(fs);
             let targets: Vec<TargetId> = map.targets.iter().filter(|t| t.fs == fs).map(|t| t.id).collect();
@@ -85,6 +90,8 @@ pub fn removal_token(kind: RemovalKind, id: u64, uuid: Uuid, version: u64) -> St
 /// An entry of the map.
 enum Found {
     Target(TargetId),
+    /// Of several members, all of which go: it is draining.
+    Mirror(MirrorId),
     FileSystem(FsId),
     Node(NodeId),
 }
@@ -93,6 +100,8 @@ impl Found {
     fn id(&self) -> u64 {
         match self {
             Found::Target(id) => id.0.into(),
+            // No target has such an id, so no token is for both.
+            Found::Mirror(id) => 1 << 32 | u64::from(id.0),
             Found::FileSystem(id) => id.0.into(),
             Found::Node(id) => id.0,
         }
@@ -102,6 +111,7 @@ impl Found {
     fn uuid(&self, map: &ClusterMap) -> Uuid {
         match self {
             Found::Target(id) => map.target(*id).map(|t| t.uuid),
+            Found::Mirror(_) => self.targets(map).first().map(|t| t.uuid),
             Found::FileSystem(id) => map.fs(*id).map(|f| f.uuid),
             Found::Node(_) => None,
         }
@@ -111,6 +121,9 @@ impl Found {
     fn name(&self, map: &ClusterMap) -> String {
         match self {
             Found::Target(id) => map.target(*id).map_or_else(|| id.to_string(), |t| member_name(map, t)),
+            Found::Mirror(id) => {
+                map.mirror(*id).map_or_else(|| id.to_string(), |mirror| mirror_name(map, mirror))
+            }
             Found::FileSystem(id) => {
                 format!("file system {}", map.fs(*id).map_or("?", |f| f.name.as_str()))
             }
@@ -122,6 +135,7 @@ impl Found {
     fn targets<'m>(&self, map: &'m ClusterMap) -> Vec<&'m Target> {
         let is_its = |t: &&Target| match self {
             Found::Target(id) => t.id == *id,
+            Found::Mirror(mirror) => t.mirror == *mirror,
             Found::FileSystem(fs) => t.fs == *fs,
             Found::Node(node) => t.node == *node,
         };
@@ -142,6 +156,9 @@ fn find(map: &ClusterMap, kind: RemovalKind, name: &str) -> Result<Found, Fault>
             let by_name = map.targets.iter().find(|t| member_name(map, t) == name);
             let of_mirror = |m: &&Mirror| m.members.len() > 1 && mirror_name(map, m) == name;
             if let (None, Some(mirror)) = (by_name, map.mirrors.iter().find(of_mirror)) {
+                if map.is_draining(mirror.id) {
+                    return Ok(Found::Mirror(mirror.id));
+                }
                 let why = format!("{name:?} has two members: {}", members_text(map, mirror));
                 return Err(Fault::new(Code::Invalid, format!("{why}; name one by its id")));
             }
@@ -185,8 +202,10 @@ fn check(
     let up: Vec<&Target> = targets.iter().copied().filter(|t| reports.is_up(t, now_ms)).collect();
     let busy = |why: String| Err(Fault::new(Code::Busy, why));
     match found {
-        Found::Target(_) => {
-            targets.iter().try_for_each(|target| check_member(map, target))?;
+        Found::Target(_) | Found::Mirror(_) => {
+            if matches!(found, Found::Target(_)) {
+                targets.iter().try_for_each(|target| check_member(map, target))?;
+            }
             match up.is_empty() || is_forced {
                 true => Ok(()),
                 false => busy(format!("{} is up; stop its server first, or give --force", names(&up))),

@@ -110,7 +110,7 @@ impl Scrubber {
                 }
             }
         }
-        // 3. What is bad.
+        // 3. The bad ones.
         let mut renewed = u64::from(is_head_bad);
         for first in &checked.bad {
             match on.renew(first) {

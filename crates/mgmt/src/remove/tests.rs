@@ -317,6 +317,15 @@ fn i6_a_member_that_is_out_goes_and_the_last_one_in_sync_stays() {
             "{name}"
         );
     }
+    // A drained mirror goes with both, by its name.
+    let mut drained = doubled(InSync);
+    drained.draining = vec![drained.mirrors[1].id];
+    let next = remove(&drained, Target, "a-OST0000");
+    assert_eq!(
+        (next.targets.len(), next.mirrors.len()),
+        (drained.targets.len() - 2, drained.mirrors.len() - 1)
+    );
+    assert!(next.draining.is_empty() && next.ids_used.target == TargetId(6), "{:?}", next.ids_used);
     let all = remove(&doubled(InSync), RemovalKind::FileSystem, "a");
     assert_eq!((all.targets.len(), all.mirrors.len(), all.ids_used.target), (2, 2, TargetId(7)));
 }

@@ -142,16 +142,6 @@ fn removed(b: &Bench, words: &[&str]) -> Result<String> {
     Ok(asked + &out)
 }
 
-/// The id of the member that does not order, of a mirror of two.
-fn follower(b: &Bench, mgs: &str, name: &str) -> Result<Option<String>> {
-    let (_, out) = b.cluster.stria(&["mirror", "list", "-j", "--mgs", mgs])?;
-    let mirrors: Vec<serde_json::Value> = serde_json::from_str(&out).with_context(|| out.clone())?;
-    let mirror = mirrors.iter().find(|mirror| mirror["name"] == *name).with_context(|| out.clone())?;
-    let members = mirror["members"].as_array().context("a mirror has members")?;
-    let other = members.iter().find(|member| member["target"] != mirror["primary"]);
-    Ok(other.map(|member| member["target"].to_string()))
-}
-
 /// [S-drained]
 fn drained(b: &mut Bench) -> Result<()> {
     let (dir, mgs) = (b.dir("drained")?, b.cluster.mgs());
@@ -184,9 +174,6 @@ fn drained(b: &mut Bench) -> Result<()> {
     let (code, out) = b.cluster.stria(&["fsck", "--mgs", &mgs])?;
     ensure_eq(code, 0, &format!("fsck: {out}"))?;
     // 3. Its removal loses nothing, and the file system goes on.
-    if let Some(follower) = follower(b, &mgs, name)? {
-        removed(b, &["target", "remove", &follower, "--force", "--mgs", &mgs])?;
-    }
     let out = removed(b, &["target", "remove", name, "--force", "--mgs", &mgs])?;
     ensure!(out.contains("no file has an object there") && out.contains(name), "{out}");
     fs::write("/proc/sys/vm/drop_caches", "3")?;

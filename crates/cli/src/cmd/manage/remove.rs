@@ -175,9 +175,10 @@ impl Line {
 const LOST_MEMBER: &str = "the second copy; no file loses bytes";
 const STAYS_MEMBER: &str = "the mirror with its other member, all files, and this member's device as it is (format it anew to use it again)";
 
+/// A member of a mirror that stays.
 fn is_doubled(map: &ClusterMap, plan: &PlanRemovalReply) -> bool {
     let mut mirrors = plan.targets.iter().filter_map(|id| map.mirror(map.target(*id)?.mirror));
-    mirrors.any(|mirror| mirror.members.len() > 1)
+    mirrors.any(|mirror| mirror.members.len() > plan.targets.len())
 }
 
 fn kind_name(kind: RemovalKind) -> &'static str {
@@ -223,6 +224,8 @@ fn stays(kind: RemovalKind) -> &'static str {
 /// The name in the map; the user may have given an id.
 fn found_name(map: &ClusterMap, kind: RemovalKind, plan: &PlanRemovalReply, given: &str) -> String {
     let name = match kind {
+        // The name of a mirror.
+        RemovalKind::Target if plan.targets.len() > 1 => None,
         RemovalKind::Target => {
             map.targets.iter().find(|t| u64::from(t.id.0) == plan.id).map(|t| mgmt::member_name(map, t))
         }
