@@ -224,8 +224,14 @@ mod tests {
 
     #[test]
     fn a_scrub_without_a_bound_leaves_the_time_open() {
-        let running =
-            |rate| scrub::Running { name: "a".into(), done: 30 << 20, of: 90 << 20, rate, is_paused: false };
+        let running = |rate| scrub::Running {
+            target: types::TargetId(1),
+            name: "a".into(),
+            done: 30 << 20,
+            of: 90 << 20,
+            rate,
+            is_paused: false,
+        };
         let tasks = scrubs(vec![running(0), running(10 << 20)]);
         assert_eq!(tasks.iter().map(|task| task.left_sec).collect::<Vec<_>>(), [None, Some(6)]);
         assert_eq!(tasks[0].what, "30.0M of about 90.0M read");
