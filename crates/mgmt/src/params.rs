@@ -58,7 +58,7 @@ pub const JOBIDS: &[&str] = &[
     "variable",
 ];
 
-/// What has a parameter.
+/// The kinds of processes that may have a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     Mdt,
