@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,34 @@ pub(crate) struct Wish {
     pub kind: Kind,
     pub own: NodeId,
     pub wanted: NodeId,
+}
+
+/// A dial that may be given up (net-N6): its socket, once there is one.
+#[derive(Default)]
+pub(crate) struct Dialling {
+    socket: Mutex<Weak<Socket>>,
+    is_given_up: AtomicBool,
+}
+
+impl Dialling {
+    /// False: the dial has been given up.
+    fn note(&self, socket: &Arc<Socket>) -> bool {
+        let mut noted = self.socket.lock();
+        *noted = Arc::downgrade(socket);
+        !self.is_given_up()
+    }
+    /// The thread that waits on it wakes up with an error, and tries no other address or way.
+    pub fn give_up(&self) {
+        let socket = self.socket.lock();
+        self.is_given_up.store(true, Ordering::Release);
+        if let Some(socket) = socket.upgrade() {
+            // An error means that the socket is not connected any more.
+            let _ = socket.shutdown(std::net::Shutdown::Both);
+        }
+    }
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
 }
 
 /// The part of a fabric that dials.
@@ -181,20 +209,21 @@ impl Dialler {
     }
 
     /// Connects along a path up to the node, without a byte to the node itself.
-    /// `note` is shown each socket before it connects, and says whether to go on. A shutdown of the socket ends that connect.
     pub fn reach(
         &self,
         path: &Path,
         known: Option<&SockAddr>,
         by: Instant,
-        note: &dyn Fn(&Arc<Socket>) -> bool,
+        dialling: Option<&Dialling>,
     ) -> Result<Reached, String> {
-        let reached = self.try_reach(path, known, by, note);
+        let reached = self.try_reach(path, known, by, dialling);
         if path.hops.is_empty() {
             return reached.map_err(|lost| lost.why);
         }
         match &reached {
             Ok(_) => self.troubles.lock().retain(|hops, _| !path.hops.starts_with(hops)),
+            // A router is not doubted because a target has moved.
+            Err(_) if dialling.is_some_and(Dialling::is_given_up) => {}
             Err(lost) if lost.doubtful > 0 => self.doubt(&path.hops[..lost.doubtful], !lost.has_answered),
             Err(_) => {}
         }
@@ -203,7 +232,7 @@ impl Dialler {
 
     /// Does the node at the end of a path with routers still accept connections? A router that takes no new circuit proves nothing.
     pub fn is_alive(&self, path: &Path, by: Instant) -> bool {
-        match self.try_reach(path, None, by, &|_| true) {
+        match self.try_reach(path, None, by, None) {
             Ok(_) => true,
             Err(lost) if lost.has_answered => true,
             Err(lost) => {
@@ -237,7 +266,7 @@ impl Dialler {
         path: &Path,
         known: Option<&SockAddr>,
         by: Instant,
-        note: &dyn Fn(&Arc<Socket>) -> bool,
+        dialling: Option<&Dialling>,
     ) -> Result<Reached, Lost> {
         let first: &str = path.hops.first().map_or(&path.nid, |hop| hop);
         let doubtful = path.hops.len().min(1);
@@ -250,7 +279,7 @@ impl Dialler {
         let mut connected = None;
         for (n, address) in addresses.iter().enumerate() {
             let left = by.saturating_duration_since(Instant::now()) / (addresses.len() - n) as u32;
-            match self.connect(address, left, note) {
+            match self.connect(address, left, dialling) {
                 Ok((socket, entry)) => {
                     connected = Some(Reached { socket, entry, address: address.clone() });
                     break;
@@ -282,7 +311,7 @@ impl Dialler {
         &self,
         address: &SockAddr,
         left: Duration,
-        note: &dyn Fn(&Arc<Socket>) -> bool,
+        dialling: Option<&Dialling>,
     ) -> Result<(Arc<Socket>, Entry), String> {
         if left.is_zero() {
             return Err("no time was left to connect".into());
@@ -290,7 +319,7 @@ impl Dialler {
         let as_text = |e: io::Error| e.to_string();
         let socket = Arc::new(socket_for(address).map_err(as_text)?);
         let entry = self.live.enter(&socket).ok_or("aborted")?;
-        if !note(&socket) {
+        if dialling.is_some_and(|one| !one.note(&socket)) {
             return Err("given up".into());
         }
         socket.connect_timeout(address, left).map_err(as_text)?;

@@ -12,19 +12,19 @@
 //! counts for no bound, and is closed with the end of the last request on it. So other ends know the new certificate by the next request.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use pki::{Serial, Trust};
-use socket2::{SockAddr, Socket};
+use socket2::SockAddr;
 use types::{NodeId, TargetId};
 use wire::fabric::PeerStat;
 
 use crate::channel::Channel;
 use crate::counts::{Meter, PeerCounts, Trace, add};
-use crate::dial::{Dialler, Path, Reached, Wish};
+use crate::dial::{Dialler, Dialling, Path, Reached, Wish};
 use crate::engine::Engine;
 use crate::hello::{Hello, Kind};
 use crate::lane::Lane;
@@ -134,31 +134,6 @@ struct Lanes {
 struct Connecting {
     nid: Arc<str>,
     socket: Arc<Dialling>,
-}
-
-/// A dial without routers: its socket, once there is one.
-#[derive(Default)]
-struct Dialling {
-    socket: Mutex<Weak<Socket>>,
-    is_given_up: AtomicBool,
-}
-
-impl Dialling {
-    /// False: the dial has been given up.
-    fn note(&self, socket: &Arc<Socket>) -> bool {
-        let mut noted = self.socket.lock();
-        *noted = Arc::downgrade(socket);
-        !self.is_given_up.load(Ordering::Acquire)
-    }
-    /// The thread that waits on it wakes up with an error, and tries no other address.
-    fn give_up(&self) {
-        let socket = self.socket.lock();
-        self.is_given_up.store(true, Ordering::Release);
-        if let Some(socket) = socket.upgrade() {
-            // An error means that the socket is not connected any more.
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
-    }
 }
 
 /// For what a request may wait.
@@ -455,7 +430,7 @@ impl Node {
                 Ok(self.take(state, lane, true))
             }
             // net-N6. It says nothing about the rail.
-            Err(_) if socket.is_given_up.load(Ordering::Acquire) => {
+            Err(_) if socket.is_given_up() => {
                 state.rails.give_back(&nid);
                 Err(())
             }
@@ -548,14 +523,11 @@ impl Node {
         for (n, path) in paths.iter().enumerate() {
             let by = share_of(by, paths.len() - n);
             let known = known.as_ref().filter(|_| path.hops.is_empty());
-            // A router is not doubted because a target has moved.
-            let dialling = dialling.filter(|_| path.hops.is_empty());
-            let note = |socket: &Arc<Socket>| dialling.is_none_or(|one| one.note(socket));
-            let mut reached = self.common.dialler.reach(path, known, by, &note);
+            let mut reached = self.common.dialler.reach(path, known, by, dialling);
             if reached.is_err() && known.is_some() {
                 // The name may stand for another address now.
                 self.state.lock().rails.set_address(nid, None);
-                reached = self.common.dialler.reach(path, None, by, &note);
+                reached = self.common.dialler.reach(path, None, by, dialling);
             }
             match reached.and_then(|reached| self.greet(kind, path, reached, by)) {
                 Ok(dialled) => {

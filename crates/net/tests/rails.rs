@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use net::conformance::{Echo, SLOW, wait_until};
 use net::fault::Proxy;
+use net::router::{Policy, Router, RouterSettings};
+use net::routes::parse_route;
 use net::{Call, Fabric, Hub, Limits, NetError, Server};
-use types::{Buf, NodeId, TargetId};
+use types::{Buf, FsId, NodeId, TargetId};
 use wire::Header;
 use wire::map::{ClusterMap, Node, Target};
 
@@ -114,12 +116,41 @@ fn a_rail_that_leaves_the_map_is_closed_and_the_other_goes_on() {
     assert_eq!((site.rails[0].connects(), unknown), (connects, 0));
 }
 
-/// The host has taken connections, and does not greet: it stands still, or was cut off.
 #[test]
 fn n6_a_request_that_waits_for_a_connect_ends_when_its_target_moves() {
+    target_moves_while_it_is_dialled(&site(), "tcp0");
+}
+
+#[test]
+fn n6_a_connect_through_a_router_ends_when_its_target_moves() {
+    let nets = ["127.0.0.1:0@tcp0".to_string(), "127.0.0.1:0@tcp9".to_string()];
+    let settings = RouterSettings {
+        listen: nets.to_vec(),
+        trusts: vec![],
+        allows_plain: true,
+        circuits_max: 100,
+        policy: Arc::new(Anyone),
+    };
+    let router = Router::start(settings).expect("it listens");
     let site = site();
+    let route = parse_route(&format!("tcp9 via {}", router.nids()[0])).expect("a route");
+    site.fabric.set_nets(vec!["tcp0".into(), "tcp1".into()], vec![route]);
+    target_moves_while_it_is_dialled(&site, "tcp9");
+    router.stop();
+}
+
+struct Anyone;
+
+impl Policy for Anyone {
+    fn judge(&self, _cluster: Option<&str>, _nid: &str, _fs: FsId) -> Result<String, String> {
+        Ok("work".into())
+    }
+}
+
+/// The host has taken connections, and does not greet: it stands still, or was cut off.
+fn target_moves_while_it_is_dialled(site: &Site, net: &str) {
     let still = std::net::TcpListener::bind("127.0.0.1:0").expect("it listens");
-    let nid = format!("{}@tcp0", still.local_addr().expect("its address"));
+    let nid = format!("{}@{net}", still.local_addr().expect("its address"));
     site.fabric.set_map(&map_with(2, vec![nid.clone()]));
     std::thread::scope(|scope| {
         // One dials, and the other waits for that.

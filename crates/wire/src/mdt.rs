@@ -61,12 +61,16 @@ bodies! {
         more: bool,
         /// Changes of names and attributes that wait for clients to forget.
         changes_waiting: u64,
+        /// What these wait for, at most `LEASES_MAX`.
+        names: Vec<NameWait>,
     }
     /// A session, milliseconds since it was heard of and until its leases end, and how many it holds: of directories and of files.
     ClientLeases { session: SessionId, name: String, silent_ms: u64, left_ms: u64, dirs: u64, files: u64 }
     /// `wanted_ms`: milliseconds since another session wanted it first; 0: none does.
     FileLease { fid: Fid, session: SessionId, kind: LeaseKind, wanted_ms: u64 }
     LeaseWait { fid: Fid, session: SessionId, kind: LeaseKind, waited_ms: u64 }
+    /// A change of a session that waits for a holder: of the names in directory `fid`, or of the attributes of inode `fid`.
+    NameWait { fid: Fid, session: SessionId, holder: SessionId, waited_ms: u64 }
     /// Ends a session, as if its client were dead. Needs `RIGHT_ADMIN`.
     EvictSession { cap: Capability, session: SessionId }
     /// Reads or changes the state of this member's scrub: it reads the records from the medium and checks them. `action` is a number of

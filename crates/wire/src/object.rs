@@ -158,7 +158,7 @@ bodies! {
         every_sec: Option<u64>,
     }
     ScrubReply {
-        /// 0 = idle, 1 = running, 2 = paused.
+        /// `scrub_state`.
         state: u8,
         rate: u64,
         every_sec: u64,
@@ -185,6 +185,14 @@ bodies! {
 }
 
 /// The actions of `ScrubControl`.
+/// Values of `ScrubReply::state`; OSTs keep them on their media too.
+pub mod scrub_state {
+    /// No pass is under way.
+    pub const IDLE: u8 = 0;
+    pub const RUNNING: u8 = 1;
+    pub const PAUSED: u8 = 2;
+}
+
 pub mod scrub_action {
     pub const LOOK: u8 = 0;
     /// Begins a pass; a running one stays.

@@ -126,6 +126,18 @@ struct WaitLine {
     holders: Vec<String>,
 }
 
+/// A change of names in a directory, or of attributes.
+#[derive(Debug, Serialize)]
+struct NameLine {
+    path: String,
+    fid: String,
+    session: String,
+    client: String,
+    waited_ms: u64,
+    /// The client that caches what is changed.
+    holder: String,
+}
+
 fn mode(kind: LeaseKind) -> &'static str {
     match kind {
         LeaseKind::Shared => "shared",
@@ -271,11 +283,19 @@ impl Waiters {
     pub fn run(self) -> anyhow::Result<Exit> {
         crate::logs::start_for_tools();
         let (reach, answers, silent) = look(&self.place)?;
-        let (mut lines, mut changes) = (Vec::new(), 0);
+        let (mut lines, mut of_names, mut changes) = (Vec::new(), Vec::new(), 0);
         for (_, reply) in &answers {
             let names = names(reply);
             let name = |id: &SessionId| names.get(id).cloned().unwrap_or_default();
             changes += reply.changes_waiting;
+            of_names.extend(reply.names.iter().map(|wait| NameLine {
+                path: reach.path_of(wait.fid),
+                fid: wait.fid.to_string(),
+                session: wait.session.to_string(),
+                client: name(&wait.session),
+                waited_ms: wait.waited_ms,
+                holder: format!("{} {}", wait.holder, name(&wait.holder)),
+            }));
             for wait in &reply.waits {
                 let holds =
                     |file: &&wire::mdt::FileLease| file.fid == wait.fid && file.session != wait.session;
@@ -295,9 +315,13 @@ impl Waiters {
         }
         let is_any = changes > 0 || !lines.is_empty();
         match self.place.json {
-            true => outln!("{}", serde_json::json!({ "files": lines, "changes_of_names": changes })),
+            true => outln!(
+                "{}",
+                serde_json::json!({ "files": lines, "names": of_names, "changes_of_names": changes })
+            ),
             false => {
                 lines.iter().for_each(|l| outln!("{}", l.text()));
+                of_names.iter().for_each(|l| outln!("{}", l.text()));
                 match changes {
                     0 if lines.is_empty() => outln!("nothing waits for a lease"),
                     0 => {}
@@ -309,6 +333,15 @@ impl Waiters {
         }
         ended(silent)?;
         Ok(if is_any { Exit::Findings } else { Exit::Done })
+    }
+}
+
+impl NameLine {
+    fn text(&self) -> String {
+        let NameLine { path, session, client, waited_ms, holder, .. } = self;
+        format!(
+            "{path}: a change of session {session} {client} waits {waited_ms} ms until {holder} has forgotten it"
+        )
     }
 }
 

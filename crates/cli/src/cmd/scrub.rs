@@ -9,7 +9,7 @@ use types::size::human;
 use types::{Size, TargetId};
 use wire::map::Target;
 use wire::mdt::ScrubRecords;
-use wire::object::{ScrubControl, ScrubPass, ScrubReply, scrub_action};
+use wire::object::{ScrubControl, ScrubPass, ScrubReply, scrub_action, scrub_state};
 
 use crate::cmd::damage::{Where, ago};
 use crate::exit::{Exit, Failure};
@@ -319,9 +319,9 @@ fn line_of(reach: &Reach, target: &Target, s: &ScrubReply) -> Line {
         id: target.id,
         is_mdt: target.is_mdt,
         state: match s.state {
-            0 => "idle",
-            1 => "running",
-            2 => "paused",
+            scrub_state::IDLE => "idle",
+            scrub_state::RUNNING => "running",
+            scrub_state::PAUSED => "paused",
             _ => "unknown to this version",
         },
         rate: s.rate,

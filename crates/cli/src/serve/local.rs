@@ -128,11 +128,13 @@ pub fn start(
     };
     for index in 0..cluster.mdts {
         let path = cluster.mdt_image(dir, index);
-        servers.add(Role::Mdt, &path, open(&path, media)?, blank, Wanted::first(Some(index)), &node)?;
+        let of_mdt = (Role::Mdt, path.as_path(), Wanted::first(Some(index)));
+        servers.add_one(of_mdt, open(&path, media)?, blank, &node)?;
     }
     for index in 0..cluster.osts {
         let path = cluster.ost_image(dir, index);
-        servers.add(Role::Ost, &path, open(&path, media)?, blank, Wanted::first(Some(index)), &node)?;
+        let of_ost = (Role::Ost, path.as_path(), Wanted::first(Some(index)));
+        servers.add_one(of_ost, open(&path, media)?, blank, &node)?;
     }
     // The first targets joined with a map that lacked the last ones.
     servers.set_map(&map_of(&servers)?);

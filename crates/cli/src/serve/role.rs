@@ -132,7 +132,7 @@ fn targets(
     servers.mdt = at.mdt;
     servers.ost.store = at.store;
     servers.ost.resync_rate = at.resync_rate;
-    servers.open_logs(at.logs)?;
+    servers.open_logs(at.logs, blank)?;
     // 1. Listen before registering: the kernel may choose the port, and the MGS must learn it.
     let (server, watch) = listen(at.listen, &servers, trust)?;
     servers.feed = watch.as_ref().map(Watch::feed);
@@ -179,11 +179,11 @@ fn start_targets(
     if let Some((_, wanted)) = new.next() {
         check_name(role, wanted.second, node)?;
     }
-    for (path, wanted) in devices {
-        let disk = device::open(path, size, blank, way)?;
-        servers.add(role, path, disk, blank, *wanted, node)?;
+    let targets: Vec<_> = devices.iter().map(|(path, wanted)| (role, path.clone(), *wanted)).collect();
+    let are_all = servers.add_each(&targets, blank, node, &|path| device::open(path, size, blank, way))?;
+    if are_all {
+        servers.check_logs_used()?;
     }
-    servers.check_logs_used()?;
     servers.beat(node.mgs.clone())
 }
 

@@ -22,7 +22,7 @@ use crate::reach::MGS;
 use crate::serve::device::{self, Blank, Expected, Found};
 use crate::serve::heart::{Beat, Heart};
 use crate::serve::metrics::OfServers;
-use crate::serve::place::{Around, Holding, Kind, Opening, Place, may_be_replaced};
+use crate::serve::place::{Around, Holding, Kind, Opening, Place, Resting, may_be_replaced};
 use crate::serve::register::{Announcement, MgsPeers, new_uuid};
 use crate::stop::Event;
 use crate::tls::Feed;
@@ -133,6 +133,16 @@ pub struct Node<'a> {
     pub events: Option<&'a Receiver<Event>>,
 }
 
+/// A target that is open and not registered yet.
+struct Opened {
+    how: Opening,
+    /// An error may be mended by the other member of a mirror.
+    resting: Result<Resting, Fault>,
+    label: Label,
+    bytes_total: u64,
+    wanted: Wanted,
+}
+
 pub struct Servers {
     pub hub: Arc<Hub>,
     pub fabric: Arc<Fabric>,
@@ -185,19 +195,68 @@ impl Servers {
         self.mgs = Some(mgs);
     }
 
-    /// Opens the target on `disk` (formats a blank one if asked), registers it, and serves it.
-    pub fn add(
+    /// Opens, registers and serves these targets. False: some are left out.
+    ///
+    /// cli-SV1: a device that cannot be opened is left out. So one bad drive takes one target away, and not all of its server.
+    pub fn add_each(
         &mut self,
-        role: Role,
-        path: &Path,
+        targets: &[(Role, PathBuf, Wanted)],
+        blank: Blank,
+        node: &Node,
+        open: &dyn Fn(&Path) -> anyhow::Result<Arc<dyn Disk>>,
+    ) -> anyhow::Result<bool> {
+        let mut left_out = Vec::new();
+        for (role, path, wanted) in targets {
+            let of = (*role, path.as_path(), *wanted);
+            let opened = open(path).and_then(|disk| self.open(of, disk, blank, node.fsname));
+            let why = match opened {
+                Ok(opened) => self.add(opened, node)?,
+                Err(why) => Some(why),
+            };
+            match why {
+                None => {}
+                // An administrator who makes targets corrects what is wrong at once.
+                Some(why) if blank == Blank::Format => return Err(why),
+                Some(why) => left_out.push((path, why)),
+            }
+        }
+        if self.places.is_empty()
+            && let Some((_, why)) = left_out.drain(..).next()
+        {
+            return Err(why);
+        }
+        for (path, why) in &left_out {
+            let path = path.display();
+            tracing::error!(
+                "{why:#}: {path} is left out, and the other devices are served; mend it or replace it (`stria target replace`), then start this server again"
+            );
+        }
+        Ok(left_out.is_empty())
+    }
+
+    /// Opens, registers and serves one target.
+    pub fn add_one(
+        &mut self,
+        of: (Role, &Path, Wanted),
         disk: Arc<dyn Disk>,
         blank: Blank,
-        wanted: Wanted,
         node: &Node,
     ) -> anyhow::Result<()> {
+        let opened = self.open(of, disk, blank, node.fsname)?;
+        self.add(opened, node)?.map_or(Ok(()), Err)
+    }
+
+    /// Opens the target on `disk`, and formats a blank one if asked.
+    fn open(
+        &mut self,
+        (role, path, wanted): (Role, &Path, Wanted),
+        disk: Arc<dyn Disk>,
+        blank: Blank,
+        fsname: &str,
+    ) -> anyhow::Result<Opened> {
         let shown = path.display();
         let Wanted { index, second } = wanted;
-        let expected = Expected { kind: role.kind(), fsname: node.fsname, index };
+        let expected = Expected { kind: role.kind(), fsname, index };
         if device::look_for_target(path, &disk, expected, blank)? == Found::Blank {
             if second && index.is_none() {
                 let why = "it is blank, and a second member needs the index of the target that it doubles";
@@ -205,12 +264,12 @@ impl Servers {
                 return Err(Failure::unusable(shown, why, next).into());
             }
             tracing::info!(device = %shown, size_bytes = disk.size(), "formatting a blank device");
-            format(role, disk.clone(), node.fsname).with_context(|| format!("format {shown}"))?;
+            format(role, disk.clone(), fsname).with_context(|| format!("format {shown}"))?;
         }
         let bytes_total = disk.size();
         let how = self.opening(role, path, disk)?;
-        let opened = how.open(Holding::Whole);
-        let label = match &opened {
+        let resting = how.open(Holding::Whole);
+        let label = match &resting {
             Ok(resting) => resting.label(),
             // A member of a mirror may have the other one's content instead, as the map tells after the registration.
             Err(fault) if fault.code == Code::Damaged && role == Role::Mdt => {
@@ -218,10 +277,18 @@ impl Servers {
             }
             Err(fault) => return Err(fault.clone()).with_context(|| format!("open {shown}")),
         };
+        Ok(Opened { how, resting, label, bytes_total, wanted })
+    }
+
+    /// Registers a target and serves it. `Some`: why its content cannot be opened.
+    fn add(&mut self, opened: Opened, node: &Node) -> anyhow::Result<Option<anyhow::Error>> {
+        let Opened { how, resting, label, bytes_total, wanted } = opened;
+        let path = how.path.clone();
+        let shown = path.display();
         let announcement = Announcement {
             label: &label,
-            index,
-            second,
+            index: wanted.index,
+            second: wanted.second,
             bytes_total,
             node_name: &node.name,
             nids: &node.nids,
@@ -234,17 +301,17 @@ impl Servers {
         self.feed.iter().for_each(|feed| feed.take(&reply.map));
         let around =
             Around { hub: self.hub.clone(), fabric: self.fabric.clone(), mgs: node.mgs.clone(), how };
-        let resting = match opened {
+        let resting = match resting {
             Ok(resting) => Some(resting),
             Err(fault) if may_be_replaced(&reply.map, reply.mirror, reply.target, &fault) => None,
-            Err(fault) => return Err(fault).with_context(|| format!("open {shown}")),
+            Err(fault) => return Ok(Some(anyhow::Error::from(fault).context(format!("open {shown}")))),
         };
         let place =
             Place::take(around, resting, reply.clone()).with_context(|| format!("join with {shown}"))?;
         tracing::info!(device = %shown, target = %reply.target, index = reply.index, "serving");
         self.places.push(place);
         self.last = Some(reply);
-        Ok(())
+        Ok(None)
     }
 
     /// The media and settings of a target.
@@ -266,10 +333,14 @@ impl Servers {
         Ok(Opening { media: Media { main: disk, log }, path: path.to_owned(), kind })
     }
 
-    /// Opens the devices that hold only a log.
-    pub fn open_logs(&mut self, paths: &[PathBuf]) -> anyhow::Result<()> {
+    /// Opens the devices that hold only a log. One that cannot be opened keeps its OST from being opened, and no other.
+    pub fn open_logs(&mut self, paths: &[PathBuf], blank: Blank) -> anyhow::Result<()> {
         for path in paths {
-            self.logs.push(LogDevice::open(path)?);
+            match LogDevice::open(path) {
+                Ok(log) => self.logs.push(log),
+                Err(why) if blank == Blank::Format => return Err(why),
+                Err(why) => tracing::error!("{why:#}"),
+            }
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! mds-L5: a session reports its holds only after it has attached to this start, so that it knows that its leases are void.
 //! mds-L4: a session's lease ends a term after its last renewal. One that ended without saying so counts as a holder until then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use crate::executor::execute::Stop;
 use crate::records::look::look;
 use crate::records::overlay::Layer;
 use crate::sessions::below::Root;
+use crate::sessions::recalls::{Awaited, Recalling, Recalls};
 use crate::sessions::{Session, Sessions};
 
 /// Tables, each under a lock of its own.
@@ -35,8 +36,6 @@ const TABLES: usize = 256;
 const BARS: usize = 1 << 16;
 /// A session that renews its lease and gives nothing back for so long is evicted.
 pub const RECALL_MAX: Duration = Duration::from_secs(30);
-/// Changes that may wait at a time: half of the threads of a server.
-pub const WAITING_MAX: usize = 32;
 /// A directory is watched once no change in it is under way: how long that is tried, and how often.
 const WATCH_TRIES: Duration = Duration::from_millis(50);
 const WATCH_PAUSE: Duration = Duration::from_millis(2);
@@ -56,6 +55,8 @@ pub struct Leases {
     /// A session has ended since the last `tidy`, or is a ghost.
     is_untidy: AtomicBool,
     pub counts: Counts,
+    /// Changes that wait now.
+    pub recalls: Recalls,
 }
 
 #[derive(Default)]
@@ -72,8 +73,6 @@ pub struct Counts {
     pub recalls: AtomicU64,
     pub longest_us: AtomicU64,
     pub waited_us: AtomicU64,
-    /// Changes that wait now.
-    pub waiting: AtomicUsize,
 }
 
 impl Counts {
@@ -83,29 +82,6 @@ impl Counts {
         self.recalls.fetch_add(1, Ordering::Relaxed);
         self.waited_us.fetch_add(us, Ordering::Relaxed);
         self.longest_us.fetch_max(us, Ordering::Relaxed);
-    }
-}
-
-/// A change that waits, until it is dropped.
-pub struct Waiting<'a>(&'a AtomicUsize);
-
-impl Waiting<'_> {
-    /// Refuses a change too many; its client asks again. So a silent holder leaves threads for the requests of others.
-    pub fn begin(count: &AtomicUsize) -> Result<Waiting<'_>, Fault> {
-        let waiting = Waiting(count);
-        match count.fetch_add(1, Ordering::SeqCst) < WAITING_MAX {
-            true => Ok(waiting),
-            false => Err(Fault::new(
-                Code::NotReady,
-                format!("{WAITING_MAX} changes wait for clients that cache what they change; try again"),
-            )),
-        }
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -128,6 +104,17 @@ struct Want {
     is_contested: bool,
     /// lease-L5: the directory has subdirectories.
     has_dirs: bool,
+}
+
+impl Recall {
+    /// Each inode and holder once: a new name is one of a directory's names, and changes its attributes.
+    fn awaited(&self) -> BTreeSet<Awaited> {
+        let of_one = |want: &Want| {
+            let fid = want.touch.fid();
+            want.from.iter().map(move |(session, _)| (fid, *session)).collect::<Vec<_>>()
+        };
+        self.wants.iter().flat_map(of_one).collect()
+    }
 }
 
 /// Where a lease of an inode's attributes lies, and whether it has subdirectories itself.
@@ -189,6 +176,7 @@ impl Leases {
             ghosts: Mutex::default(),
             is_untidy: AtomicBool::new(false),
             counts: Counts::default(),
+            recalls: Recalls::default(),
         })
     }
 
@@ -470,8 +458,9 @@ impl Core {
 
     /// Waits until all sessions have forgotten what a change touches, or have no lease any more, and notes that in `forgot`.
     pub fn recall(&self, recall: &Recall, forgot: &mut Forgot) -> Result<(), Fault> {
-        let (began, counts) = (Instant::now(), &self.leases.counts);
-        let _waiting = Waiting::begin(&counts.waiting)?;
+        let began = Instant::now();
+        let of = recall.awaited();
+        let _waiting = self.leases.recalls.begin(Recalling { session: recall.session, began, of })?;
         let mut items: BTreeMap<SessionId, Vec<Forgotten>> = BTreeMap::new();
         for want in &recall.wants {
             let Want { touch, dir, from, is_contested, .. } = want;
@@ -505,7 +494,7 @@ impl Core {
                 self.leases.with(fid, |table| table.make_sole(of, recall.session, given_back, now_ms));
             }
         }
-        counts.note(began);
+        self.leases.counts.note(began);
         Ok(())
     }
 

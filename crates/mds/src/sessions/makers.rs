@@ -24,7 +24,8 @@ use wire::{Empty, Header, Request};
 use crate::Core;
 use crate::records::look::look;
 use crate::reply::refuse_observer;
-use crate::sessions::leases::{Bars, Forgot, Home, LOOK_EACH, RECALL_MAX, Waiting, mixed};
+use crate::sessions::leases::{Bars, Forgot, Home, LOOK_EACH, RECALL_MAX, mixed};
+use crate::sessions::recalls::Recalling;
 
 /// Words of marks. Directories that share one only cost a look at the table.
 const MARKS: usize = 1 << 12;
@@ -96,6 +97,10 @@ impl Makers {
         self.state.lock().dirs.keys().copied().collect()
     }
     /// Leases held, and since when another session wants them.
+    fn holder(&self, dir: Fid) -> Option<SessionId> {
+        self.state.lock().dirs.get(&dir).map(|maker| maker.session)
+    }
+
     pub fn held(&self) -> Vec<(Fid, SessionId, Option<Instant>)> {
         self.state.lock().dirs.iter().map(|(dir, maker)| (*dir, maker.session, maker.wanted)).collect()
     }
@@ -285,7 +290,8 @@ impl Core {
     /// mds-L3: waits under no lock, until the lease is given back or its session has ended.
     pub fn recall_dir(&self, dir: Fid, session: SessionId) -> Result<(), Fault> {
         let began = Instant::now();
-        let _waiting = Waiting::begin(&self.leases.counts.waiting)?;
+        let of = self.makers.holder(dir).into_iter().map(|holder| (dir, holder)).collect();
+        let _waiting = self.leases.recalls.begin(Recalling { session, began, of })?;
         let _wait = spent::waiting(spent::Cause::Lock);
         while let Some((holder, number)) = self.makers.want(dir, session, Instant::now()) {
             let Some(holder) = self.sessions.get(holder) else {

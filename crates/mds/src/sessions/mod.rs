@@ -14,6 +14,7 @@ pub mod makers;
 pub mod nodemap;
 pub mod overdue;
 pub mod owner;
+pub mod recalls;
 pub mod serials;
 pub mod shared;
 mod told;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use types::{Code, Fault, Fid, SessionId};
 use wire::Empty;
-use wire::mdt::{ClientLeases, EvictSession, FileLease, LEASES_MAX, LeaseWait, MdtLeases, MdtLeasesReply};
+use wire::mdt::{
+    ClientLeases, EvictSession, FileLease, LEASES_MAX, LeaseWait, MdtLeases, MdtLeasesReply, NameWait,
+};
 use wire::shared::LeaseKind;
 
 use crate::Core;
@@ -21,8 +23,19 @@ impl Core {
             files: vec![],
             waits: vec![],
             more: false,
-            changes_waiting: self.leases.counts.waiting.load(std::sync::atomic::Ordering::SeqCst) as u64,
+            changes_waiting: self.leases.recalls.len() as u64,
+            names: vec![],
         };
+        for change in self.leases.recalls.list() {
+            let (session, waited_ms) = (change.session, ms(now.saturating_duration_since(change.began)));
+            for (fid, holder) in change.of.into_iter().filter(|of| is_asked(of.0)) {
+                if reply.names.len() < LEASES_MAX {
+                    reply.names.push(NameWait { fid, session, holder, waited_ms });
+                } else {
+                    reply.more = true;
+                }
+            }
+        }
         let mut files: HashMap<SessionId, u64> = HashMap::new();
         self.sharers.with_leases(&mut |leases| {
             for (fid, (session, _), kind, wanted) in leases.held().filter(|held| is_asked(held.0)) {

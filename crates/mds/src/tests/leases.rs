@@ -12,8 +12,9 @@ use wire::shared::Hold;
 use wire::{Flags, Header, Reader, ReplyHead, Request, Wire};
 
 use super::meta_rules::{self, fresh};
-use super::rig::{Rig, holds_nothing};
-use crate::sessions::leases::{Bars, WAITING_MAX};
+use super::rig::{Rig, SECRET, holds_nothing};
+use crate::sessions::leases::Bars;
+use crate::sessions::recalls::WAITING_MAX;
 
 const BOTH: u16 = Flags::NAMES_LEASED | Flags::ATTRS_LEASED;
 
@@ -70,6 +71,12 @@ impl Two {
             thread.join().unwrap();
             steps
         })
+    }
+
+    /// What an administrator sees.
+    fn leases(&self) -> wire::mdt::MdtLeasesReply {
+        let cap = object::cap::make_admin(&SECRET, 1 << 40);
+        self.rig.mdt.core.on_leases(&wire::mdt::MdtLeases { cap, fid: Fid(0) }).unwrap()
     }
 
     fn pass(&self, ms: u64) {
@@ -294,14 +301,21 @@ fn a_change_too_many_is_refused_and_not_queued() {
         let changes: Vec<_> =
             (0..WAITING_MAX).map(|n| scope.spawn(move || two.make(&format!("f{n}"), two.b))).collect();
         let until = Instant::now() + Duration::from_secs(20);
-        while two.rig.mdt.core.leases.counts.waiting.load(Ordering::SeqCst) < WAITING_MAX {
+        while two.rig.mdt.core.leases.recalls.len() < WAITING_MAX {
             assert!(Instant::now() < until, "all of them wait");
             std::thread::sleep(Duration::from_millis(1));
         }
+        // mds-L6: each of them is named, with its holder.
+        let told = two.leases();
+        assert_eq!((told.changes_waiting, told.names.len()), (WAITING_MAX as u64, WAITING_MAX));
+        let is_right =
+            |wait: &wire::mdt::NameWait| (wait.session, wait.holder, wait.fid) == (two.b, two.a, Fid::ROOT);
+        assert!(told.names.iter().all(is_right), "{:?}", told.names[0]);
         assert_eq!(two.make("more", two.b).unwrap_err().code, Code::NotReady);
         assert_eq!(two.look("f", two.b, 0).1, Code::NotFound as u16, "reads go on");
         two.pass(TERM_MS);
         changes.into_iter().for_each(|change| change.join().unwrap().unwrap());
     });
+    assert_eq!(two.leases().names, []);
     two.make("more", two.b).unwrap();
 }

@@ -19,6 +19,7 @@ use net::Bell;
 use parking_lot::Mutex;
 use types::{Code, Fault, Key};
 use wire::mdt::ScrubRecords;
+use wire::object::scrub_state::{IDLE, PAUSED, RUNNING};
 use wire::object::{ScrubPass, ScrubReply, scrub_action};
 
 use crate::{Core, Records};
@@ -34,11 +35,6 @@ const STEP_LEAVES: usize = if cfg!(test) { 2 } else { 256 };
 const PAUSE_SEC_MAX: f64 = 60.0;
 /// Pause while there is no work, and after a medium that did not answer.
 const REST: Duration = Duration::from_secs(5);
-
-/// As `ScrubReply` has them.
-const IDLE: u8 = 0;
-const RUNNING: u8 = 1;
-const PAUSED: u8 = 2;
 
 /// The position of a member's scrub, and the bell of its thread.
 pub struct Scrubber {

@@ -5,13 +5,10 @@ use std::time::{Duration, Instant};
 
 use disk::Disk;
 use store::{SCRUB_EVERY_SEC, SCRUB_RATE};
+use wire::object::scrub_state::{IDLE, PAUSED, RUNNING};
 
 use super::damage::rot;
 use super::*;
-
-const IDLE: u8 = 0;
-const RUNNING: u8 = 1;
-const PAUSED: u8 = 2;
 
 fn control(action: u8) -> ScrubControl {
     ScrubControl { cap: admin(), action, rate: None, every_sec: None }

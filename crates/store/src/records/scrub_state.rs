@@ -1,6 +1,7 @@
 //! The scrub's state as log records and checkpoints keep it.
 
 use types::ObjectId;
+use wire::object::scrub_state;
 use wire::{Malformed, Reader, Wire};
 
 /// Bytes of a scrub's state in records and checkpoints.
@@ -12,10 +13,10 @@ pub(crate) const SCRUB_BYTES: u64 = 161;
 pub enum Scrubbing {
     /// No pass is under way.
     #[default]
-    Idle = 0,
-    Running = 1,
+    Idle = scrub_state::IDLE,
+    Running = scrub_state::RUNNING,
     /// An operator paused it; a restart does not resume it.
-    Paused = 2,
+    Paused = scrub_state::PAUSED,
 }
 
 impl Scrubbing {

@@ -87,6 +87,15 @@ fn dir(mount: &Path, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
+/// cli-WY2: the lease that is waited for is met by a look of one of some intervals.
+fn named_lease(scene: &Scene, job: &str, mgs: &str) -> Result<Value> {
+    let named = (0..LEASE_TRIES).find_map(|_| {
+        let found = why(scene, job, &["--mgs", mgs]).ok()?;
+        found["locks"].as_array()?.iter().find(|held| held["holder"].is_string()).cloned()
+    });
+    named.context("no look has met a wait for the lease")
+}
+
 fn faults_are_named(b: &mut Bench) -> Result<()> {
     need_hosts()?;
     let scene = Scene::begin(b.cluster.bin(), &b.cluster.dir.join("site"), true)?;
@@ -137,16 +146,17 @@ fn faults_are_named(b: &mut Bench) -> Result<()> {
         let parts = found["parts"].as_array().context("parts")?;
         let of_locks = parts.iter().find(|part| part["part"] == "lock").and_then(|part| part["us"].as_u64());
         ensure!(of_locks > Some(0), "{found:#}");
-        // cli-WY2: the file and the holder are met by a look of one of some intervals.
-        let named = (0..LEASE_TRIES).find_map(|_| {
-            let found = why(&scene, "1005", &["--mgs", &mgs]).ok()?;
-            let held = found["locks"].as_array()?.iter().find(|held| held["holder"].is_string())?.clone();
-            Some(held)
-        });
-        let held = named.context("no look has met a wait for the lease")?;
+        let held = named_lease(&scene, "1005", &mgs)?;
         ensure!(held["path"] == "/shared/f" && held["waits"] != held["holder"], "{held:#}");
     }
-    // 5. A name that had no request.
+    // 5. Two clients make and remove names in one directory.
+    {
+        let shared = [dir(&near, "names")?, far.join("names")];
+        let _load = Load::start("1006", "touch x$$; ls > /dev/null; rm x$$", &shared)?;
+        let held = named_lease(&scene, "1006", &mgs)?;
+        ensure!(held["path"] == "/names" && held["waits"] != held["holder"], "{held:#}");
+    }
+    // 6. A name that had no request.
     let (code, said) = scene.site.stria("s0", CLUSTER, &["why", "9999", "--mgs", &mgs])?;
     ensure!(code == 2 && said.contains("no job and no client of that name"), "{code}: {said}");
     Ok(())

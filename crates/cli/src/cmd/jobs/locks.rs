@@ -1,4 +1,5 @@
-//! The files whose leases requests wait for, and the clients that hold them: looks at the MDTs during the interval of `stria why`.
+//! The files and directories whose leases requests wait for, and the clients that hold them: looks at the MDTs during the interval of
+//! `stria why`.
 //!
 //! cli-WY2: a wait counts at each look that meets it. So the share of a file and its holder is that of the time, as far as the looks are dense.
 
@@ -15,10 +16,10 @@ use crate::reach::Reach;
 const LOOKS: u32 = 50;
 /// Shortest pause between two looks: they are to be a small load.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// Files that are shown.
+/// Files and directories that are shown.
 const SHOWN: usize = 3;
 
-/// A file whose lease is waited for.
+/// A file or directory whose lease is waited for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Held {
     pub path: String,
@@ -31,7 +32,7 @@ pub struct Held {
     pub share: f64,
 }
 
-/// A file, the client that waits, and a holder.
+/// A file or directory, the client that waits, and a holder.
 type Key = (Fid, String, Option<String>);
 
 /// Waits that were met.
@@ -68,6 +69,10 @@ impl Looks {
         let name =
             |session: SessionId| names.get(&session).map_or(session.to_string(), |name| (*name).into());
         self.names = self.names.max(reply.changes_waiting);
+        for wait in &reply.names {
+            let key = (wait.fid, name(wait.session), Some(name(wait.holder)));
+            *self.met.entry(key).or_default() += 1;
+        }
         for wait in &reply.waits {
             let holds = |file: &&wire::mdt::FileLease| file.fid == wait.fid && file.session != wait.session;
             let mut holders: Vec<Option<String>> =
@@ -113,7 +118,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::mdt::{ClientLeases, FileLease, LeaseWait};
+    use wire::mdt::{ClientLeases, FileLease, LeaseWait, NameWait};
     use wire::shared::LeaseKind;
 
     /// cli-WY2
@@ -138,6 +143,7 @@ mod tests {
             waits,
             more: false,
             changes_waiting: 4,
+            names: vec![],
         };
         let mut looks = Looks::default();
         (0..3).for_each(|_| looks.add(&reply(vec![held(9, 1), held(8, 2)], vec![wait(9, 2)])));
@@ -147,6 +153,15 @@ mod tests {
         assert_eq!((most.len(), looks.names), (3, 4));
         assert_eq!(most[0].text(), "/f9: n2 waits for n1 (60 % of the waits)");
         assert!(most.iter().any(|one| one.holder.is_none() && one.path == "/f8"), "{most:?}");
+        // Names of a directory count as well as content.
+        let mut of_names = reply(vec![], vec![]);
+        of_names.names =
+            vec![NameWait { fid: Fid(7), session: SessionId(1), holder: SessionId(2), waited_ms: 1 }];
+        let mut looks_at_names = Looks::default();
+        looks_at_names.add(&of_names);
+        let most = looks_at_names.most(|_| true, path);
+        assert_eq!(most.len(), 1);
+        assert_eq!(most[0].text(), "/f7: n1 waits for n2 (100 % of the waits)");
         // Of one client.
         let of_one = looks.most(|waits| waits == "n1", path);
         assert_eq!((of_one.len(), of_one[0].share), (1, 1.0));

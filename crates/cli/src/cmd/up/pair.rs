@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use disk::FileDisk;
+use disk::{Disk, FileDisk};
 use mirror::on_map::members_of;
 use net::{Fabric, Server};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
@@ -368,16 +368,15 @@ fn add_members(
         targets.into_iter().partition(|(_, index)| index % SERVERS == number);
     let firsts = firsts.into_iter().map(|(role, index)| (role, index, Wanted::first(Some(index))));
     let seconds = seconds.into_iter().map(|(role, index)| (role, index, Wanted::second(Some(index))));
-    for (role, index, wanted) in firsts.chain(seconds) {
-        let path = match role {
-            Role::Mdt => cluster.member_image(dir, true, index, number),
-            Role::Ost => cluster.member_image(dir, false, index, number),
-        };
+    let image =
+        |(role, index, wanted)| (role, cluster.member_image(dir, role == Role::Mdt, index, number), wanted);
+    let open = |path: &Path| -> anyhow::Result<Arc<dyn Disk>> {
         let next = "check the file, its permissions, and whether another process uses it";
-        let disk = FileDisk::open(&path).map_err(|e| Failure::failed(path.display(), e, next))?;
-        servers.add(role, &path, Arc::new(disk), blank, wanted, node)?;
-    }
-    Ok(())
+        let disk = FileDisk::open(path).map_err(|e| Failure::failed(path.display(), e, next))?;
+        Ok(Arc::new(disk))
+    };
+    let targets: Vec<_> = firsts.chain(seconds).map(image).collect();
+    servers.add_each(&targets, blank, node, &open).map(drop)
 }
 
 /// Mounts the pair's file system, as `stria mount` would.

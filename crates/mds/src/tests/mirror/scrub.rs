@@ -7,6 +7,7 @@ use disk::{Crash, FaultyDisk, Op, SimDisk, When};
 use pair::Replica;
 use types::Code;
 use wire::mdt::ScrubRecords;
+use wire::object::scrub_state::{IDLE, PAUSED, RUNNING};
 use wire::object::{ScrubReply, scrub_action};
 
 use super::trouble::{NAMES, is_unreadable, list, name, rot_name, with_leaves_away};
@@ -14,10 +15,6 @@ use super::two::settings;
 use crate::tests::rig::{HandClock, Rig, format, registered};
 use crate::tests::rules::flat;
 use crate::{Mdt, Standby};
-
-const IDLE: u8 = 0;
-const RUNNING: u8 = 1;
-const PAUSED: u8 = 2;
 
 fn wish(action: u8) -> ScrubRecords {
     ScrubRecords { action, rate: Some(0) }
