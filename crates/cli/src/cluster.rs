@@ -129,7 +129,6 @@ impl Cluster {
 
     /// Images in target order, MDTs first, with their sizes. In a pair those of the second server come last.
     pub fn images_with_sizes(&self, dir: &Path) -> Vec<(PathBuf, u64)> {
-        let servers = if self.pair { 2 } else { 1 };
         let of = |server| {
             let mdts =
                 (0..self.mdts).map(move |i| (self.member_image(dir, true, i, server), self.mdt_size.0));
@@ -137,7 +136,11 @@ impl Cluster {
                 (0..self.osts).map(move |i| (self.member_image(dir, false, i, server), self.ost_size.0)),
             )
         };
-        (0..servers).flat_map(of).collect()
+        (0..self.servers()).flat_map(of).collect()
+    }
+
+    fn servers(&self) -> u32 {
+        if self.pair { 2 } else { 1 }
     }
 
     /// The images of `images_with_sizes`.
@@ -158,9 +161,17 @@ impl Cluster {
         of_one.saturating_mul(if self.pair { 2 } else { 1 })
     }
 
-    /// Images that are missing.
-    pub fn missing(&self, dir: &Path) -> Vec<PathBuf> {
-        self.images(dir).into_iter().filter(|p| !p.exists()).collect()
+    /// Images that are missing. The second list has those of a pair whose content the other server has.
+    pub fn missing(&self, dir: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let mdts = (0..self.mdts).map(|index| (true, index));
+        let targets = mdts.chain((0..self.osts).map(|index| (false, index)));
+        let (mut lost, mut doubled) = (Vec::new(), Vec::new());
+        for (is_mdt, index) in targets {
+            let members = (0..self.servers()).map(|server| self.member_image(dir, is_mdt, index, server));
+            let (there, away): (Vec<_>, Vec<_>) = members.partition(|image| image.exists());
+            if there.is_empty() { &mut lost } else { &mut doubled }.extend(away);
+        }
+        (lost, doubled)
     }
 
     /// All files of Stria in `dir`, except those under `run`. The file that marks the directory as Stria's comes last.
@@ -214,6 +225,21 @@ mod tests {
         cluster().write(dir.path()).unwrap();
         assert_eq!(Cluster::find(dir.path()).unwrap(), Found::Cluster(cluster()));
         assert_eq!(Cluster::find(&dir.path().join("not/there")).unwrap(), Found::Empty);
+    }
+
+    #[test]
+    fn an_image_of_a_pair_is_lost_only_with_its_other_member() {
+        let dir = TestDir::new("cluster-missing");
+        let pair = Cluster { pair: true, ..cluster() };
+        pair.images(dir.path()).iter().for_each(|image| fs::write(image, "x").unwrap());
+        assert_eq!(pair.missing(dir.path()), (vec![], vec![]));
+        let [first, second] = [0, 1].map(|server| pair.member_image(dir.path(), false, 2, server));
+        fs::remove_file(&first).unwrap();
+        assert_eq!(pair.missing(dir.path()), (vec![], vec![first.clone()]));
+        fs::remove_file(&second).unwrap();
+        assert_eq!(pair.missing(dir.path()), (vec![first, second.clone()], vec![]));
+        let alone = cluster();
+        assert_eq!(alone.missing(dir.path()), (vec![alone.ost_image(dir.path(), 2)], vec![]));
     }
 
     #[test]

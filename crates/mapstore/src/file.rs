@@ -3,6 +3,9 @@
 //! A change goes to one copy by a temporary file, fsync, rename and fsync of the directory; that commits it. Then it goes to
 //! the other copy in the same way. A crash at any point therefore leaves a whole copy of the old or the new map, and a copy that
 //! is damaged later has a twin. Opening makes the copies equal again.
+//!
+//! mapstore-F1: a change needs no new space. The temporary file changes places with the copy that it replaces, and each of the three keeps space
+//! for a larger map. So a full disk below the targets too does not keep a mirror from going on without a member.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -10,6 +13,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{CWD, FallocateFlags, RenameFlags, fallocate, renameat_with};
+use rustix::io::Errno;
 use wire::map::ClusterMap;
 
 use crate::form::{FORM_VERSION, Unreadable, decode, encode};
@@ -19,6 +24,8 @@ use crate::{MapStore, StoreError};
 const COPIES: [&str; 2] = ["map.a", "map.b"];
 const TEMPORARY: &str = "map.tmp";
 const LOCK: &str = "lock";
+/// Least space of each file.
+const RESERVED_BYTES_MIN: u64 = 256 << 10;
 /// Largest file that is read: twice the largest map that a frame can carry, so that a wrong file does not fill the memory.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
@@ -63,6 +70,8 @@ impl FileStore {
         fs::create_dir_all(dir).map_err(|e| io_error("making", dir, e))?;
         let lock = lock(dir)?;
         let (map, warning) = recover(dir)?;
+        // A full disk is none of an error here: the next change may find space.
+        let _ = temporary(&dir.join(TEMPORARY), &encode(&map));
         let state = Mutex::new(State { map, is_doubtful: false, warning });
         Ok(FileStore { dir: dir.to_path_buf(), state, _lock: lock })
     }
@@ -238,15 +247,36 @@ fn read_copy(dir: &Path, name: &str) -> Result<Copy, StoreError> {
 
 /// Replaces a copy atomically: after a crash the file has the old or the new bytes.
 fn write_copy(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-    let (temporary, path) = (dir.join(TEMPORARY), dir.join(name));
-    // The map holds the keys of capabilities: no other user may read it.
-    let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
-    let mut file = made.map_err(|e| io_error("writing", &temporary, e))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|e| io_error("writing", &temporary, e))?;
-    drop(file);
-    fs::rename(&temporary, &path).map_err(|e| io_error("renaming a new file to", &path, e))?;
+    let (new, path) = (dir.join(TEMPORARY), dir.join(name));
+    temporary(&new, bytes).map_err(|e| io_error("writing", &new, e))?;
+    // An exchange would move a directory out of the way.
+    if fs::symlink_metadata(&path).is_ok_and(|there| !there.is_file()) {
+        return Err(io_error("replacing", &path, io::ErrorKind::IsADirectory.into()));
+    }
+    match renameat_with(CWD, &new, CWD, &path, RenameFlags::EXCHANGE) {
+        Ok(()) => {}
+        // There is no copy yet, or the file system below cannot exchange names.
+        Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => {
+            fs::rename(&new, &path).map_err(|e| io_error("renaming a new file to", &path, e))?;
+        }
+        Err(e) => return Err(io_error("renaming a new file to", &path, e.into())),
+    }
     // Without this the rename itself may be lost with the power.
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| io_error("flushing", dir, e))
+}
+
+/// Writes the temporary file over what is there, and flushes it. mapstore-F1: it keeps space for twice as much.
+fn temporary(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // The map holds the keys of capabilities: no other user may read it.
+    let mut file = File::options().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.len() > bytes.len() as u64 {
+        file.set_len(bytes.len() as u64)?;
+    }
+    let reserved = RESERVED_BYTES_MIN.max(2 * bytes.len() as u64);
+    // What is there may do for these bytes. Else the write tells that there is no space.
+    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, reserved);
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A map that is behind its members: it was restored from a backup, and members know a later epoch than it has.
 //!
 //! mirror-D5: the MGS decides under an epoch above all that a member has named, and never admits a member while the other one may know more: the
-//!     other has not named its epoch yet, or has named a later one.
+//!     other has not named its epoch yet, or has named a later one. It declares the other in sync only once that has named the same epoch.
 
 use ::types::Epoch;
 
@@ -51,7 +51,9 @@ pub fn next_of_behind(
         }
         (Request::Ask { .. }, Some(_)) => with(Out),
         // These two are in contact, in which the later map is taken over: the other knows no later one.
-        (Request::InSync { .. }, _) => with(InSync),
+        (Request::InSync { .. }, Some(other)) if other == epoch => with(InSync),
+        // The map's other member may have been replaced by the one that is in contact.
+        (Request::InSync { .. }, _) => Verdict::Keep(Why::Behind),
         (Request::Resyncing { is_under_way, .. }, _) => with(if is_under_way { Resyncing } else { Out }),
     }
 }
@@ -77,7 +79,7 @@ mod tests {
         let sync = Request::InSync { epoch: Epoch(9) };
         let filling = Request::Resyncing { epoch: Epoch(9), is_under_way: true };
         type Row<'a> = (&'a str, [Option<Epoch>; 2], MemberId, Request, Verdict);
-        let table: [Row<'_>; 9] = [
+        let table: [Row<'_>; 11] = [
             ("the other is unheard", told(None, Some(9)), B, ask(9, true), Verdict::Keep(Why::Behind)),
             ("the other knows more", told(Some(5), Some(9)), A, ask(5, true), Verdict::Keep(Why::OldEpoch)),
             ("the other knows less", told(Some(5), Some(9)), B, ask(9, true), to(10, B, [Out, InSync])),
@@ -105,11 +107,13 @@ mod tests {
             ),
             (
                 "one that is alone has the other in sync",
-                told(None, Some(9)),
+                told(Some(9), Some(9)),
                 B,
                 sync,
                 to(10, B, [InSync, InSync]),
             ),
+            ("or another than that of the map", told(None, Some(9)), B, sync, Verdict::Keep(Why::Behind)),
+            ("or one before it has fetched", told(Some(5), Some(9)), B, sync, Verdict::Keep(Why::Behind)),
             ("or fills it", told(Some(9), None), A, filling, to(10, A, [InSync, Resyncing])),
         ];
         for (name, told, from, request, want) in table {

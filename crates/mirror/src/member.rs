@@ -519,7 +519,9 @@ impl Member {
     fn on_ask(&mut self, token: Token, now_ms: u64, out: &mut Vec<Effect>) {
         // A member in sync that is not whole serves nothing, and the other is to do without it (mirror-E3).
         let is_behind = self.map().is_in_sync(self.me) && !self.standing.is_whole;
-        if !is_behind && !self.is_silent() {
+        // A follower that has less than it had serves no reads, and this member is about to ask for being alone.
+        let has_lost = self.orders_by_map() && self.has_lost_peer();
+        if !is_behind && !has_lost && !self.is_silent() {
             self.given.promise(token, now_ms);
             out.push(Effect::Send(self.letter(Note::Promise(token))));
         }

@@ -20,4 +20,6 @@ pub enum Rule {
     FailuresEndLives,
     /// pair-S12: a member that cannot read a part of its content goes on while the other one is not in contact.
     LastCopyStays,
+    /// pair-S13: a target that was taken out of the mirror is not heard.
+    SenderIsMember,
 }

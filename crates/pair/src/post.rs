@@ -26,6 +26,8 @@ const COPY: Duration = Duration::from_secs(30);
 
 /// Each call returns within a bound. A fault says nothing about whether it was carried out.
 pub trait Post: Send + Sync {
+    /// The other member, to which everything goes.
+    fn other(&self) -> TargetId;
     /// Letters to the other member, to be taken in order. Returns those that follow from them.
     fn letters(&self, letters: Vec<Letter>) -> Result<Vec<Letter>, Fault>;
     /// Has the other member flush its log. Returns its acknowledgement.
@@ -97,16 +99,21 @@ fn unreached(why: NetError) -> Fault {
 }
 
 impl Post for FabricPost {
+    fn other(&self) -> TargetId {
+        self.other
+    }
     fn letters(&self, letters: Vec<Letter>) -> Result<Vec<Letter>, Fault> {
-        let LettersReply { letters } = self.call(&Letters { mirror: self.mirror, letters }, &[], LETTERS)?;
+        let LettersReply { letters } =
+            self.call(&Letters { mirror: self.mirror, from: self.me, letters }, &[], LETTERS)?;
         Ok(letters)
     }
     fn flush_log(&self) -> Result<Vec<Letter>, Fault> {
-        let LettersReply { letters } = self.call(&FlushLog { mirror: self.mirror }, &[], FLUSH)?;
+        let LettersReply { letters } =
+            self.call(&FlushLog { mirror: self.mirror, from: self.me }, &[], FLUSH)?;
         Ok(letters)
     }
     fn stage(&self, to: Incarnation, StageId(id): StageId, pages: &[u8]) -> Result<(), Fault> {
-        self.call(&Stage { mirror: self.mirror, to, id }, pages, MEDIUM)?;
+        self.call(&Stage { mirror: self.mirror, from: self.me, to, id }, pages, MEDIUM)?;
         Ok(())
     }
     fn stage_beside(
@@ -118,7 +125,7 @@ impl Post for FabricPost {
     ) -> Result<(), Fault> {
         let (peer, mut into) = (self.fabric.peer(self.other).map_err(unreached)?, Buf::new());
         let head = Header { fs: self.fs, ..Header::default() };
-        let stage = Stage { mirror: self.mirror, to, id };
+        let stage = Stage { mirror: self.mirror, from: self.me, to, id };
         let mut call = rpc::prepare(head, &stage, pages, &mut into, Instant::now() + MEDIUM);
         let waits = || spent::waiting(spent::Cause::Mirror);
         let ticket = {
@@ -133,7 +140,7 @@ impl Post for FabricPost {
         reply.map(drop)
     }
     fn copy_all(&self, copy: u64, part: u64) -> Result<CopyAllReply, Fault> {
-        self.call(&CopyAll { mirror: self.mirror, copy, part }, &[], COPY)
+        self.call(&CopyAll { mirror: self.mirror, from: self.me, copy, part }, &[], COPY)
     }
     fn fetch(&self, request: &FetchPages, bytes: &mut Buf) -> Result<FetchPagesReply, Fault> {
         self.call_into(request, &[], bytes, MEDIUM)

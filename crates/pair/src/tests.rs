@@ -15,7 +15,7 @@ type Story = fn(Option<Rule>) -> Result<(), String>;
 
 #[test]
 fn planted_faults_of_the_seat_are_found() {
-    let rows: [(Rule, Story); 9] = [
+    let rows: [(Rule, Story); 10] = [
         (Rule::NotesAreKept, stories::asked_and_started_again),
         (Rule::LinesAreNoted, stories::trimmed_line),
         (Rule::CommitWaits, stories::killed_primary),
@@ -25,6 +25,7 @@ fn planted_faults_of_the_seat_are_found() {
         (Rule::PagesAreOfBoth, pages::away),
         (Rule::FailuresEndLives, stories::failed_medium),
         (Rule::LastCopyStays, stories::last_copy),
+        (Rule::SenderIsMember, fabric::former_member),
     ];
     for (rule, story) in rows {
         assert_eq!(story(None), Ok(()), "the story of {rule:?}");

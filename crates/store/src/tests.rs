@@ -11,6 +11,7 @@ mod golden;
 mod grants;
 mod index;
 mod life;
+mod lost_end;
 mod map;
 mod mirror;
 mod model;

@@ -17,14 +17,15 @@ bodies! {
     /// One message. `to`: the receiver's life as the sender knows it; 0: not known.
     Letter { map: MembersOf, from: Incarnation, to: Incarnation, note: NoteOf }
     /// Messages of one member to the other, to be taken in order. The reply has those that follow from them at once.
-    Letters { mirror: MirrorId, letters: Vec<Letter> }
+    /// `from`, here and below: the sender. A target that was taken out of the mirror is refused.
+    Letters { mirror: MirrorId, from: TargetId, letters: Vec<Letter> }
     LettersReply { letters: Vec<Letter> }
     /// The primary asks the other member to flush its log. The reply has the acknowledgement.
-    FlushLog { mirror: MirrorId }
+    FlushLog { mirror: MirrorId, from: TargetId }
     /// Pages of entries that follow, as bulk. They are stored and belong to no object until an entry names `id`.
-    Stage { mirror: MirrorId, to: Incarnation, id: u64 }
+    Stage { mirror: MirrorId, from: TargetId, to: Incarnation, id: u64 }
     /// A member that lacks more than the log has asks for the whole content, part by part; `part` 0 begins a new copy.
-    CopyAll { mirror: MirrorId, copy: u64, part: u64 }
+    CopyAll { mirror: MirrorId, from: TargetId, copy: u64, part: u64 }
     /// `is_last`: the content ends here. `at`, `lines`: the log of the sender, as of this copy.
     CopyAllReply { copy: u64, is_last: bool, lines: LinesOf, content: Bytes }
     /// A page of an object. `form`: `page_form`. `crc`: of the bytes; 0 without bytes.

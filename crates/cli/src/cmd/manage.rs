@@ -6,12 +6,13 @@ pub mod facts;
 pub mod remove;
 mod replace;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use wire::mgmt::RemovalKind;
 
+use crate::cluster::Cluster;
 use crate::exit::{Exit, Failure, unless_said};
 use crate::reach::{self, Management, Service};
 use crate::rundir::RunDir;
@@ -144,6 +145,12 @@ impl Place {
     /// As if these had been given; one of them is.
     pub fn of(dir: Option<PathBuf>, mgs: Option<Service>, path: Option<PathBuf>) -> Place {
         Place { dir, mgs, path, json: false }
+    }
+
+    /// The directory of a pair of `stria up`, if that was given.
+    pub fn pair(&self) -> Option<(&Path, Cluster)> {
+        let dir = self.dir.as_deref()?;
+        Cluster::existing(dir).ok().filter(|cluster| cluster.pair).map(|cluster| (dir, cluster))
     }
 
     pub fn manage(&self) -> anyhow::Result<Management> {

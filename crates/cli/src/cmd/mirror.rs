@@ -272,10 +272,11 @@ impl Line {
         self.members.iter().any(|m| m.target == target)
     }
 
-    /// True if the mirror can go on without this member.
-    pub fn is_spared(&self, target: u32) -> bool {
+    /// True if the mirror can go on without this member. `silent`: targets that did not answer just now, which the map may not tell yet.
+    pub fn is_spared(&self, target: u32, silent: &[u32]) -> bool {
         self.members.iter().any(|m| {
-            m.target != target && m.state == mgmt::state_word(MemberState::InSync) && m.server == "up"
+            let is_well = m.state == mgmt::state_word(MemberState::InSync) && m.server == "up";
+            m.target != target && is_well && !silent.contains(&m.target)
         })
     }
 
@@ -451,7 +452,8 @@ pub(super) mod tests {
             "{:?}",
             line.notes()
         );
-        assert!(line.is_spared(4) && !line.is_spared(2));
+        assert!(line.is_spared(4, &[]) && !line.is_spared(2, &[]));
+        assert!(!line.is_spared(4, &[2, 4]), "both are silent");
         // Both members on one host are named by their targets.
         map.nodes[1].name = "oss1".into();
         assert!(lines(&map, None).pop().expect("there").summary().ends_with("; target 4 is out"));

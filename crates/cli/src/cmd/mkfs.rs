@@ -281,7 +281,7 @@ impl New {
             Content::Blank => Ok(None),
             found if self.force => Ok(Some(found.to_string())),
             found => {
-                let next = "give another device, or --force to overwrite all of it";
+                let next = "give another device, or empty this one first (`rm` of a file, `blkdiscard -f`); `stria mkfs` with --force overwrites it";
                 Err(Failure::unusable(what, format!("it holds: {found}"), next).into())
             }
         }

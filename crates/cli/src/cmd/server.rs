@@ -109,7 +109,7 @@ fn check_spared(name: &str, there: &[Line]) -> Result<(), Failure> {
         None => format!("{} has no second member", line.name),
         Some(other) => format!("{}: {} is {}", line.name, other.host, other.condition()),
     };
-    let is_bound = |line: &&Line| !line.primary_member().is_some_and(|m| line.is_spared(m.target));
+    let is_bound = |line: &&Line| !line.primary_member().is_some_and(|m| line.is_spared(m.target, &[]));
     let bound: Vec<String> = there.iter().filter(is_bound).map(why).collect();
     if bound.is_empty() {
         return Ok(());
@@ -127,7 +127,7 @@ fn check_spared(name: &str, there: &[Line]) -> Result<(), Failure> {
 fn to_balance(lines: Vec<Line>) -> (Vec<Line>, Vec<Left>) {
     let astray = lines.into_iter().filter(|line| !line.members[0].is_primary());
     let (ready, others): (Vec<Line>, Vec<Line>) =
-        astray.partition(|line| line.primary_member().is_some_and(|m| line.is_spared(m.target)));
+        astray.partition(|line| line.primary_member().is_some_and(|m| line.is_spared(m.target, &[])));
     let left = |line: Line| Left {
         why: format!("its first member, on {}, is {}", line.members[0].host, line.members[0].condition()),
         mirror: line.name,

@@ -295,9 +295,10 @@ fn of_running(reach: &Reach) -> Report {
         _ => DEGRADED,
     };
     let mirrors = mirror::lines(&reach.map, Some(reach.fs));
-    let is_spared = |t: &Target| mirrors.iter().any(|m| m.has(t.id.0) && m.is_spared(t.id.0));
-    let silent = all.iter().zip(&targets).filter(|(_, line)| is_down(line));
-    let spared = silent.filter(|(t, _)| is_spared(t)).map(|(_, line)| line.name.clone()).collect();
+    let silent: Vec<_> = all.iter().zip(&targets).filter(|(_, line)| is_down(line)).collect();
+    let silent_ids: Vec<u32> = silent.iter().map(|(t, _)| t.id.0).collect();
+    let is_spared = |t: &Target| mirrors.iter().any(|m| m.has(t.id.0) && m.is_spared(t.id.0, &silent_ids));
+    let spared = silent.iter().filter(|(t, _)| is_spared(t)).map(|(_, line)| line.name.clone()).collect();
     Report {
         spared,
         management: services::all(reach),

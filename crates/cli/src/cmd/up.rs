@@ -256,7 +256,13 @@ impl Up {
         match Cluster::find_beside(&self.dir, self.mount.as_deref())? {
             Found::Cluster(cluster) if cluster.ready => {
                 self.check_agrees(&cluster)?;
-                let mut missing = cluster.missing(&self.dir);
+                let (mut missing, doubled) = cluster.missing(&self.dir);
+                if missing.is_empty() {
+                    doubled.iter().for_each(|image| {
+                        let image = image.display();
+                        eprintln!("stria: {image} is missing: its mirror goes on with the other server; put it back, or make a new one with `stria target replace`");
+                    });
+                }
                 let map = Cluster::mgs_dir(&self.dir);
                 missing.extend(Some(map).filter(|map| !mgs::Mgs::is_in(map)));
                 match missing.first() {

@@ -197,7 +197,8 @@ impl Servers {
 
     /// Opens, registers and serves these targets. False: some are left out.
     ///
-    /// cli-SV1: a device that cannot be opened is left out. So one bad drive takes one target away, and not all of its server.
+    /// cli-SV1: a device that cannot be opened, or whose target is refused, is left out. So one bad drive takes one target away, and not all of
+    /// its server.
     pub fn add_each(
         &mut self,
         targets: &[(Role, PathBuf, Wanted)],
@@ -280,7 +281,7 @@ impl Servers {
         Ok(Opened { how, resting, label, bytes_total, wanted })
     }
 
-    /// Registers a target and serves it. `Some`: why its content cannot be opened.
+    /// Registers a target and serves it. `Some`: why it cannot be served.
     fn add(&mut self, opened: Opened, node: &Node) -> anyhow::Result<Option<anyhow::Error>> {
         let Opened { how, resting, label, bytes_total, wanted } = opened;
         let path = how.path.clone();
@@ -294,7 +295,12 @@ impl Servers {
             nids: &node.nids,
             domain: &node.domain,
         };
-        let reply = announcement.register(&node.mgs, node.events).with_context(|| shown.to_string())?;
+        let reply = match announcement.register(&node.mgs, node.events) {
+            Ok(reply) => reply,
+            // The management service refuses it for good: it was removed, or another one is in its place.
+            Err(why) if why.is::<Fault>() => return Ok(Some(why.context(shown.to_string()))),
+            Err(why) => return Err(why.context(shown.to_string())),
+        };
         self.hub.set_node(reply.node);
         self.fabric.set_node(reply.node);
         self.fabric.set_map(&reply.map);

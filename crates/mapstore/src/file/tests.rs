@@ -1,6 +1,6 @@
 //! Crashes, as the files that they leave; damage; two users.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use types::crc::crc32c;
@@ -61,6 +61,27 @@ fn what_was_stored_is_there_after_reopening() {
         let mode = fs::metadata(dir.0.join("map.a")).expect("there").permissions().mode();
         assert_eq!(mode & 0o077, 0, "no other user may read the secrets in it");
     }
+}
+
+#[test]
+fn f1_a_change_needs_no_new_space() {
+    let dir = Dir::new();
+    let store = FileStore::open(&dir.0).expect("opened");
+    let change = |from: u64| store.compare_and_swap(from, &sample(from + 1)).expect("stored");
+    (0..3).for_each(change);
+    let files = || {
+        let of = |name: &str| fs::metadata(dir.0.join(name)).expect("there");
+        let mut files = ["map.a", "map.b", TEMPORARY].map(of).map(|meta| (meta.ino(), 512 * meta.blocks()));
+        files.sort_unstable();
+        files
+    };
+    let before = files();
+    assert!(before.iter().all(|(_, bytes)| *bytes >= RESERVED_BYTES_MIN), "{before:?}");
+    for from in 3..9 {
+        change(from);
+        assert_eq!(files(), before, "the three files change places");
+    }
+    assert_eq!(store.load().expect("loaded"), sample(9));
 }
 
 #[test]

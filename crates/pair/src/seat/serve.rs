@@ -75,10 +75,23 @@ impl Shared {
         Ok(state)
     }
 
+    /// pair-S13: a former member, which may not know yet that it was removed, has the same place in its map as the present one.
+    fn living_of(
+        &self,
+        mirror: types::MirrorId,
+        from: types::TargetId,
+    ) -> Result<MutexGuard<'_, State>, Fault> {
+        if from != self.post.other() && kept!(self, SenderIsMember) {
+            let why = format!("target {from} is no member of mirror {mirror} now; fetch the map");
+            return Err(Fault::new(Code::Moved, why));
+        }
+        self.living(mirror)
+    }
+
     fn on_letters(&self, request: Letters) -> Result<LettersReply, Fault> {
         let arrived = request.letters.into_iter().map(letters::received);
         let arrived = arrived.collect::<Result<Vec<_>, _>>().map_err(malformed)?;
-        let mut state = self.living(request.mirror)?;
+        let mut state = self.living_of(request.mirror, request.from)?;
         let mut replies = Vec::new();
         for letter in arrived {
             self.flush_ahead(&mut state, &letter, &mut replies);
@@ -113,10 +126,10 @@ impl Shared {
     }
 
     fn on_flush_log(&self, request: &FlushLog) -> Result<LettersReply, Fault> {
-        let replica = self.living(request.mirror)?.replica.clone();
+        let replica = self.living_of(request.mirror, request.from)?.replica.clone();
         // Entries go on arriving meanwhile.
         let flushed = replica.flush();
-        let (mut state, mut replies) = (self.living(request.mirror)?, Vec::new());
+        let (mut state, mut replies) = (self.living_of(request.mirror, request.from)?, Vec::new());
         match flushed {
             Ok(up_to) => self.event(&mut state, None, Some(&mut replies), |member, _, out| {
                 member.on_flushed(mirror_seq(up_to), out);
@@ -128,7 +141,7 @@ impl Shared {
     }
 
     fn on_stage(&self, request: &Stage, pages: &[u8]) -> Result<Empty, Fault> {
-        let state = self.living(request.mirror)?;
+        let state = self.living_of(request.mirror, request.from)?;
         if state.member.life() != request.to || !state.member.is_streaming() {
             return Err(Fault::new(
                 Code::NotReady,
@@ -174,7 +187,7 @@ impl Shared {
     }
 
     fn on_copy_all(&self, request: &CopyAll) -> Result<CopyAllReply, Fault> {
-        let state = self.living(request.mirror)?;
+        let state = self.living_of(request.mirror, request.from)?;
         if !state.member.role(self.clock.boot_ms()).orders() {
             return Err(Fault::new(
                 Code::NotReady,
@@ -184,7 +197,7 @@ impl Shared {
         let replica = state.replica.clone();
         drop(state);
         let Copied { copy, is_last, end, content } = replica.copy_out(request.copy, request.part)?;
-        let mut history = self.living(request.mirror)?.member.history().clone();
+        let mut history = self.living_of(request.mirror, request.from)?.member.history().clone();
         history.cut(mirror_seq(end));
         Ok(CopyAllReply { copy, is_last, lines: letters::lines(&history), content: Bytes(content) })
     }

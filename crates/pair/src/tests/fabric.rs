@@ -9,6 +9,7 @@ use wire::Header;
 use wire::pair::{AskMembers, AskMembersReply, AskingOf, CopyAll, MembersOf};
 
 use super::world::{A, B, MIRROR, World};
+use crate::planted::Rule;
 use crate::{Companion, FabricPost, Post, Seat, StageId};
 
 struct OfSeat(Arc<Seat>);
@@ -29,6 +30,35 @@ fn post(hub: Arc<Hub>, mirror: MirrorId, me: TargetId, other: TargetId) -> Fabri
         _ => Err(Fault::from(Code::BadRequest)),
     };
     FabricPost { fabric: Fabric::new(Some(hub)), fs: FsId(1), mirror, me, other, mgs: Box::new(mgs) }
+}
+
+/// Its server does not hear the MGS, and so does not know that another target is in its place.
+pub fn former_member(planted: Option<Rule>) -> Result<(), String> {
+    let mut world = World::new(planted);
+    world.until("served", |world| world.serves(A) && world.up(B).serves_reads())?;
+    let (hub, [former, a, b]) = (Hub::new(), [TargetId(12), TargetId(10), TargetId(11)]);
+    hub.add(a, Arc::new(OfSeat(world.up(A))));
+    hub.add(b, Arc::new(OfSeat(world.up(B))));
+    let life = world.up(B).report().life;
+    let [of_b, of_a] = [b, a].map(|other| post(hub.clone(), MIRROR, former, other));
+    let answers = [
+        ("letters", of_b.letters(Vec::new()).map(drop)),
+        ("flush_log", of_b.flush_log().map(drop)),
+        ("stage", of_b.stage(life, StageId(7), b"page")),
+        ("copy_all", of_a.copy_all(0, 0).map(drop)),
+    ];
+    for (call, answer) in answers {
+        match answer {
+            Err(fault) if fault.code == Code::Moved => {}
+            other => return Err(format!("{call} of a former member: {other:?}")),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn s13_a_target_that_was_taken_out_of_the_mirror_is_not_heard() {
+    assert_eq!(former_member(None), Ok(()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use mirror::{
 };
 use net::Answer;
 use parking_lot::Mutex;
-use types::{Buf, Code, Epoch, Fault, Incarnation, MirrorId, Seq};
+use types::{Buf, Code, Epoch, Fault, Incarnation, MirrorId, Seq, TargetId};
 use wire::codec::{Reader, Wire};
 use wire::pair::{
     AskMembersReply, AskingOf, At, CompareRanges, CompareRangesReply, CompareRecords, CompareRecordsReply,
@@ -95,9 +95,16 @@ impl Between {
 
 pub struct TestPost(pub MemberId, pub Arc<Between>);
 
+pub fn target(member: MemberId) -> TargetId {
+    TargetId(10 + member.index() as u32)
+}
+
 impl Post for TestPost {
+    fn other(&self) -> TargetId {
+        target(self.0.other())
+    }
     fn letters(&self, letters: Vec<Letter>) -> Result<Vec<Letter>, Fault> {
-        let (letters, between) = (Letters { mirror: MIRROR, letters }, &self.1);
+        let (letters, between) = (Letters { mirror: MIRROR, from: target(self.0), letters }, &self.1);
         if between.is_late[self.0.index()].load(Ordering::SeqCst) {
             between.late.lock().push((self.0, letters));
             return Err(Fault::new(Code::Timeout, "it is under way"));
@@ -106,11 +113,12 @@ impl Post for TestPost {
         Ok(letters)
     }
     fn flush_log(&self) -> Result<Vec<Letter>, Fault> {
-        let LettersReply { letters } = self.1.call(self.0, &FlushLog { mirror: MIRROR }, &[])?;
+        let LettersReply { letters } =
+            self.1.call(self.0, &FlushLog { mirror: MIRROR, from: target(self.0) }, &[])?;
         Ok(letters)
     }
     fn stage(&self, to: Incarnation, StageId(id): StageId, pages: &[u8]) -> Result<(), Fault> {
-        self.1.call(self.0, &Stage { mirror: MIRROR, to, id }, pages).map(|_| ())
+        self.1.call(self.0, &Stage { mirror: MIRROR, from: target(self.0), to, id }, pages).map(|_| ())
     }
     fn fetch(&self, request: &FetchPages, bytes: &mut Buf) -> Result<FetchPagesReply, Fault> {
         self.1.call_into(self.0, request, &[], bytes)
@@ -125,7 +133,7 @@ impl Post for TestPost {
         self.1.call(self.0, request, &[])
     }
     fn copy_all(&self, copy: u64, part: u64) -> Result<CopyAllReply, Fault> {
-        self.1.call(self.0, &CopyAll { mirror: MIRROR, copy, part }, &[])
+        self.1.call(self.0, &CopyAll { mirror: MIRROR, from: target(self.0), copy, part }, &[])
     }
     fn ask(&self, asking: AskingOf) -> Result<AskMembersReply, Fault> {
         let between = &self.1;

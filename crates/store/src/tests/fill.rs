@@ -63,14 +63,14 @@ impl Companion for FillLink {
 }
 
 /// A primary with content, and another member with content of its own.
-struct Refilled {
-    pair: Rc<RefCell<Pair>>,
+pub struct Refilled {
+    pub pair: Rc<RefCell<Pair>>,
     link: Arc<FillLink>,
     rng: SplitMix,
 }
 
 impl Refilled {
-    fn new(seed: u64, memory: Memory) -> Refilled {
+    pub fn new(seed: u64, memory: Memory) -> Refilled {
         let mut rng = SplitMix::new(seed);
         let shape = Shape { data_bytes: 4 << 20, ..shape(&mut rng) };
         let mut pair = Pair::of(shape, shape.format(), rng, memory);
@@ -94,7 +94,7 @@ impl Refilled {
     }
 
     /// The other member becomes empty, and gets entries from here on.
-    fn begin(&self) {
+    pub fn begin(&self) {
         let pair = self.pair.borrow();
         let end = pair.life.store.last_seq();
         pair.other.begin_refill(Epoch(5), end).unwrap();
@@ -121,7 +121,7 @@ impl Refilled {
     }
 
     /// One filling, with live changes in between. False: entries that the other member lacks are gone from the log.
-    fn fill(&mut self, gone: Option<Planted>) -> bool {
+    pub fn fill(&mut self, gone: Option<Planted>) -> bool {
         let mut filling = self.filling(gone);
         loop {
             let filled = filling.step().unwrap();

@@ -5,6 +5,7 @@
 //!     An object that the filling has passed is equal from there on, since live entries change equal objects alike.
 //! store-RF3: the entry that ends a filling names its first one. A receiver that became empty in between lacks some, and goes on being
 //!     filled.
+//! store-RF4: the primary has flushed all fills before it orders the end. A receiver that counts as filled is never cut into its filling.
 
 use std::sync::Arc;
 
@@ -131,6 +132,8 @@ impl Filling {
             At::Inside(id, page) => self.fill(vec![(id, page)])?,
             At::Sessions(first) => self.fill_sessions(first)?,
             At::End => {
+                // store-RF4. Else a start without the last fills would cut them at the other member too, which counts as filled.
+                self.engine.flush_own()?;
                 let since = self.since.unwrap_or(Seq(self.engine.last_seq_now().0 + 1));
                 end = self.commit(|_| Ok(vec![(Record::FillEnd { since }, None)]))?;
                 self.at = At::Ended;

@@ -3,6 +3,8 @@
 //! Entries from the log have the pages of their objects as they are *now*, since the places that the log names may be in use again. Later
 //! entries have the changes that made them so. So a member that takes all entries up to the end has the same content, and before that it
 //! may have bytes that are too new. It is not in sync until then. A page that is gone travels as zeros: a later entry removes it.
+//!
+//! store-RP8: this member has flushed each entry that the pages of a letter reflect. Else it could lose them, and the other one would keep what they did.
 
 use disk::VolumeError;
 use types::crc::ZERO_PAGE;
@@ -62,17 +64,21 @@ impl Engine {
         if !follows || (found.is_empty() && applied > after) {
             return Err(StoreError::Trimmed(Seq(after.0 + 1)));
         }
-        let mut entries: Vec<Shipped> = Vec::new();
+        let (mut entries, mut is_of_now): (Vec<Shipped>, _) = (Vec::new(), false);
         let group_max = GROUP_BYTES_MAX.min(self.vol.log_capacity() as usize / 8);
         for group in groups(&found, group_max) {
             let (first, last) = (group[0].0, group[group.len() - 1].0);
             let mut content = Vec::new();
             shipped::begin(group.len() as u32, &mut content);
             for (at, decoded) in group {
-                self.put_logged(decoded, at.seq <= applied, &mut content)?;
+                is_of_now |= self.put_logged(decoded, at.seq <= applied, &mut content)?;
             }
             let place = Place { line: first.line, first: first.seq, last: last.seq };
             entries.push(Shipped { place, content });
+        }
+        // store-RP8.
+        if is_of_now && self.own_flushed() < self.mirror.end() {
+            self.flush_own()?;
         }
         Ok(entries)
     }
@@ -109,12 +115,14 @@ impl Engine {
         Ok(found)
     }
 
-    fn put_logged(&self, d: &Decoded, is_applied: bool, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    /// True: its pages are those of now.
+    fn put_logged(&self, d: &Decoded, is_applied: bool, out: &mut Vec<u8>) -> Result<bool, StoreError> {
         let Decoded { origin, answer, record, .. } = d;
         let count = shipped::pages_of(record);
         let mut bytes = vec![0; count * PAGE_SIZE];
         let mut lost = vec![false; count];
-        if count > 0 && (is_applied || !self.read_own(record, &mut bytes)) {
+        let is_of_now = count > 0 && (is_applied || !self.read_own(record, &mut bytes));
+        if is_of_now {
             match record {
                 Record::Write(w) => self.read_now(w.object, w.placed[0].page, &mut bytes, &mut lost)?,
                 Record::Truncate(t) => {
@@ -140,7 +148,7 @@ impl Engine {
             }
         }
         put_forms(*origin, *answer, record, (&bytes, &lost), out);
-        Ok(())
+        Ok(is_of_now)
     }
 
     /// Reads a record's pages from its own places. False: they have other bytes by now.

@@ -15,8 +15,10 @@ use super::semantics::wait_until;
 use super::sys::*;
 use super::{Bench, Needs, Test, skip};
 
-pub const TESTS: &[(Needs, Test)] =
-    &[(Needs::Only(Wiring::Local), ("host::a_small_disk_gets_its_room_back_and_may_be_full", small_disk))];
+pub const TESTS: &[(Needs, Test)] = &[
+    (Needs::Only(Wiring::Local), ("host::a_small_disk_gets_its_room_back_and_may_be_full", small_disk)),
+    (Needs::Only(Wiring::Local), ("host::a_pair_on_one_disk_goes_on_when_it_was_full", full_pair)),
+];
 
 const MIB: u64 = 1 << 20;
 /// Beside what is in use, a disk may keep this much more after all was removed: logs, the tree of the file system below, pieces under 1 MiB.
@@ -103,6 +105,58 @@ impl Drop for Small<'_> {
         }
         unmount(&self.host, UnmountFlags::DETACH).ok();
     }
+}
+
+/// One full disk has both members of each mirror and the map. Then an image of a member is lost, and made anew.
+fn full_pair(b: &mut Bench) -> Result<()> {
+    let mut kept = vec![0; 5 * MIB as usize];
+    b.rng().fill(&mut kept);
+    let small = Small::new(b)?;
+    let (code, out) = small.up(&["--pair", "--osts", "1", "--ost-size", "1G", "--mdt-size", "1G"])?;
+    ensure_eq(code, 0, &out)?;
+    let file = small.mount.join("kept");
+    fs::write(&file, &kept)?;
+    File::open(&file)?.sync_all()?;
+    let is_kept = || ensure_eq(fs::read(&file)? == kept, true, "what was synced");
+    let in_sync = |small: &Small<'_>| {
+        wait_until("all members are in sync", || Ok(small.stria(&["mirror", "list"])?.0 == 0))
+    };
+    // 1. Full: writes are refused, and data can be read. Removal frees space, and the mirrors are whole again.
+    let big = small.fill("big")?;
+    is_kept()?;
+    fs::remove_file(big)?;
+    in_sync(&small)?;
+    fs::write(small.mount.join("more"), &kept)?;
+    is_kept()?;
+    // 2. Without one image the file system comes up, and says so.
+    small.well(&["down"])?;
+    let image = small.dir().join("ost0000.img");
+    fs::remove_file(&image)?;
+    let (code, out) = small.up(&[])?;
+    ensure!(code == 0 && out.contains("ost0000.img is missing"), "exit {code}: {out}");
+    is_kept()?;
+    // 3. A new one is filled.
+    let status = small.well(&["status", "-j"])?;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    let fsname = status[0]["fsname"].as_str().with_context(|| status.to_string())?;
+    let (name, path) = (format!("{fsname}-OST0000"), image.display().to_string());
+    let replace = |more: &[&str]| {
+        let words = ["target", "replace", &name, "--device", &path, "--size", "1G", "--dir"];
+        let dir = small.dir().display().to_string();
+        b.cluster.stria(&[&words[..], &[dir.as_str()], more].concat())
+    };
+    wait_until("the lost member is out", || Ok(replace(&["--dry-run"])?.1.contains("--confirm")))?;
+    let (_, shown) = replace(&["--dry-run"])?;
+    let token = shown.split("--confirm ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let (code, out) = replace(&["--confirm", token.with_context(|| shown.clone())?])?;
+    ensure_eq(code, 0, &out)?;
+    small.well(&["down"])?;
+    let (code, out) = small.up(&[])?;
+    ensure_eq(code, 0, &out)?;
+    in_sync(&small)?;
+    is_kept()?;
+    small.well(&["mirror", "verify", "--all"])?;
+    small.well(&["down", "--purge"]).map(drop)
 }
 
 /// [S-host-room] [S-no-space]

@@ -71,7 +71,8 @@ impl Add {
         let made = make(false)?;
         let report = Report {
             fsname,
-            device: self.device.clone(),
+            // It goes into a configuration file, whose server has another working directory.
+            device: std::path::absolute(&self.device)?,
             device_bytes: made.bytes,
             uuid: made.uuid,
             mirror: mirror.map(|mirror| mgmt::mirror_name(map, mirror)),

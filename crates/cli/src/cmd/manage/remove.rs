@@ -136,8 +136,13 @@ impl Report {
             }
         }
         let verb = if self.removed { "lost: " } else { "would be lost: " };
-        let (lost, stays) =
-            if self.is_doubled { (LOST_MEMBER, STAYS_MEMBER) } else { (lost(kind), stays(kind)) };
+        let is_emptied = kind == RemovalKind::Target
+            && self.targets.iter().all(|line| !line.name.contains("-MDT") && line.files_used == Some(0));
+        let (lost, stays) = match self.is_doubled {
+            true => (LOST_MEMBER, STAYS_MEMBER),
+            false if is_emptied => (LOST_EMPTY, stays(kind)),
+            false => (lost(kind), stays(kind)),
+        };
         out += &format!("{}\n", wrap(&format!("{verb}{lost}"), 2));
         out += &format!("{}\n", wrap(&format!("stays: {stays}"), 2));
         if !self.nodes_left.is_empty() && kind != RemovalKind::Node {
@@ -174,6 +179,9 @@ impl Line {
 /// Of a member that is out.
 const LOST_MEMBER: &str = "the second copy; no file loses bytes";
 const STAYS_MEMBER: &str = "the mirror with its other member, all files, and this member's device as it is (format it anew to use it again)";
+
+/// Of a target that was drained.
+const LOST_EMPTY: &str = "no bytes of files; the id is never used again";
 
 /// A member of a mirror that stays.
 fn is_doubled(map: &ClusterMap, plan: &PlanRemovalReply) -> bool {

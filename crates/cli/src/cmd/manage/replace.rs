@@ -1,6 +1,6 @@
 //! Another device for a member of a mirror that is lost: makes the target, and takes the lost member out of the map.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use disk::Kind;
@@ -61,6 +61,19 @@ impl Replace {
         let host = |t: &Target| map.node(t.node).map_or_else(|| "?".into(), |n| n.name.clone());
         let from = map.target(mirror.primary).expect("a mirror's primary is in its map");
         // 1. Everything that may refuse, before anything is written.
+        if let Some((dir, cluster)) = self.place.pair() {
+            let images = [0, 1].map(|server| cluster.member_image(dir, mirror.is_mdt, lost.index, server));
+            let absolute = |path: &Path| std::path::absolute(path);
+            if !images.iter().any(|image| absolute(image).ok() == absolute(&self.device).ok()) {
+                let next =
+                    format!("give {} or {}, whichever is lost", images[0].display(), images[1].display());
+                let why = format!(
+                    "a pair of `stria up` knows its images by name, and {} is none",
+                    self.device.display()
+                );
+                return Err(Failure::unusable(&what, why, next).into());
+            }
+        }
         let fsname = map.fs(mirror.fs).map_or("?", |fs| &fs.name);
         let kind = if mirror.is_mdt { Kind::Mdt } else { Kind::Ost };
         let make = |dry_run| mkfs::member(kind, (fsname, lost.index), &self.device, self.size, dry_run);
@@ -129,12 +142,18 @@ impl Replace {
         } else {
             "under `second_devices` into oss.toml"
         };
-        match &report.token {
-            None => {
+        match (&report.token, self.place.pair()) {
+            (None, Some((dir, _))) => {
+                let dir = shell::path(dir);
+                outln!(
+                    "next: `stria down --dir {dir}`, then `stria up --dir {dir}`: the other server fills it"
+                );
+            }
+            (None, None) => {
                 outln!("next: write it {key} of this host, and start that server");
                 outln!("  it is filled then: stria mirror status {mirror} {place}");
             }
-            Some(token) => {
+            (Some(token), _) => {
                 let size = self.size.map(|size| format!("--size {} ", size.0)).unwrap_or_default();
                 let device = shell::path(&self.device);
                 outln!("nothing was changed; to do it:");

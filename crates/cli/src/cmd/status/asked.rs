@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use wire::changelog::ListConsumers;
-use wire::map::Target;
+use wire::map::{Mirror, Target};
 use wire::pair::MemberStat;
 use wire::session::TargetStat;
 
@@ -35,9 +35,18 @@ fn answer(reach: &Reach, target: &Target) -> Line {
         Ok((head, stat)) => {
             let changelog = target.is_mdt.then(|| consumers_of(reach, target)).flatten();
             let medium_bytes = Some(target.bytes_total);
-            Line { changelog, medium_bytes, role, ..line_of(name, place, head.incarnation, stat) }
+            let line = Line { changelog, medium_bytes, role, ..line_of(name, place, head.incarnation, stat) };
+            // A member without its promise answers for itself, and serves no program.
+            let waits = pair.and_then(|mirror| waits_of(reach, target, mirror));
+            Line { state: if waits.is_some() { WAITING.into() } else { line.state.clone() }, waits, ..line }
         }
     }
+}
+
+/// The event that a member waits for before it serves.
+fn waits_of(reach: &Reach, target: &Target, mirror: &Mirror) -> Option<String> {
+    let stat = reach.ask(target.id, &MemberStat { mirror: mirror.id }).ok()?;
+    (stat.role == "stopped" && !stat.waits.is_empty()).then_some(stat.waits)
 }
 
 /// `None`: there are no consumers, or the MDT has another version.

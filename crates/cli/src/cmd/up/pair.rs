@@ -27,7 +27,7 @@ use crate::exit::{Exit, Failure};
 use crate::logs;
 use crate::reach::Source;
 use crate::rundir::{Lock, RunDir};
-use crate::serve::device::Blank;
+use crate::serve::device::{self, Blank};
 use crate::serve::heart::Heart;
 use crate::serve::mounted::{Client, SETTLE_LOCAL_MAX, SETTLE_MAX};
 use crate::serve::register::{MgsPeers, Wait, wait_for};
@@ -154,7 +154,8 @@ impl<'a> Pair<'a> {
         self.children.iter().map(show).collect()
     }
 
-    /// Waits until every mirror has its two members; those of a new file system are also in sync. A server that ends before that is an error.
+    /// Waits until every mirror is known; those of a new file system also have two members in sync. A server of a new one that ends before that is
+    /// an error.
     pub fn wait_ready(
         &mut self,
         cluster: &Cluster,
@@ -165,12 +166,12 @@ impl<'a> Pair<'a> {
         let wanted = (cluster.mdts + cluster.osts) as usize;
         let wait = Wait::silent("wait for both servers", Some(events));
         wait_for(&wait, || {
-            self.look(false)?;
+            self.look(!is_new)?;
             let map = mgs.map();
             let whole = map
                 .mirrors
                 .iter()
-                .filter(|mirror| members_of(mirror).is_some_and(|m| m.is_pair() || !is_new))
+                .filter(|mirror| !is_new || members_of(mirror).is_some_and(|m| m.is_pair()))
                 .count();
             match whole == wanted {
                 true => Ok(()),
@@ -368,8 +369,12 @@ fn add_members(
         targets.into_iter().partition(|(_, index)| index % SERVERS == number);
     let firsts = firsts.into_iter().map(|(role, index)| (role, index, Wanted::first(Some(index))));
     let seconds = seconds.into_iter().map(|(role, index)| (role, index, Wanted::second(Some(index))));
-    let image =
-        |(role, index, wanted)| (role, cluster.member_image(dir, role == Role::Mdt, index, number), wanted);
+    let image = |(role, index, wanted)| {
+        let path = cluster.member_image(dir, role == Role::Mdt, index, number);
+        // A new image is in the place of one that was lost: the other server has the mirror.
+        let is_new = cluster.ready && device::is_unregistered(&path);
+        (role, path, if is_new { Wanted::second(Some(index)) } else { wanted })
+    };
     let open = |path: &Path| -> anyhow::Result<Arc<dyn Disk>> {
         let next = "check the file, its permissions, and whether another process uses it";
         let disk = FileDisk::open(path).map_err(|e| Failure::failed(path.display(), e, next))?;
