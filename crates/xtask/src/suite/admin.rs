@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use testkit::cluster::is_mounted;
@@ -19,7 +18,6 @@ pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Tcp), ("admin::mounts_that_cannot_be_say_why", refused_mounts)),
     (Needs::Only(Wiring::Tcp), ("admin::mount_that_is_cancelled", cancelled_mount)),
     (Needs::Only(Wiring::Tcp), ("admin::servers_that_are_down_are_seen", down_is_seen)),
-    (Needs::Only(Wiring::Tcp), ("admin::a_drive_that_cannot_be_opened_takes_one_target_away", bad_drive)),
     (Needs::Only(Wiring::Local), ("admin::a_user_who_may_not_ask_is_told_so", may_not_ask)),
     (Needs::Only(Wiring::Tcp), ("admin::umount_of_a_busy_mount", busy_umount)),
     (Needs::Only(Wiring::Tcp), ("admin::a_killed_mount_is_started_again", killed_mount)),
@@ -551,58 +549,6 @@ fn down_is_seen(b: &mut Bench) -> Result<()> {
         code == 2 && out.contains("127.0.0.1:1@tcp0: it does not answer"),
         "a wrong address: {code}: {out}"
     );
-    Ok(())
-}
-
-/// cli-SV1: a server starts without a drive that is not there, and without one with foreign content; its other target is served meanwhile.
-/// A server with no drive at all does not start.
-fn bad_drive(b: &mut Bench) -> Result<()> {
-    let mgs = b.cluster.mgs();
-    // The second server has these two.
-    let files: Vec<PathBuf> = (2..4).map(|index| b.cluster.mount.join(format!("on{index}"))).collect();
-    for (file, index) in files.iter().zip(["2", "3"]) {
-        fs::write(file, "")?;
-        super::set_stripe(b, &["-c", "1", "-i", index, "--inline", "0"], file)?;
-        fs::write(file, format!("content {index}"))?;
-        fs::File::open(file)?.sync_all()?;
-    }
-    let drives = [2, 3].map(|index| b.cluster.dir.join(format!("ost{index}.img")));
-    let away = b.cluster.dir.join("away.img");
-    let stop = |b: &mut Bench| b.cluster.terminate(Role::Oss(1), Duration::from_secs(60));
-    let down = |b: &Bench| -> Result<String> {
-        let (_, json) = b.cluster.stria(&["status", "-j", "--mgs", &mgs])?;
-        let json: serde_json::Value = serde_json::from_str(&json)?;
-        Ok(json[0]["down"].to_string())
-    };
-    let one_is_down = |b: &mut Bench, why: &str| {
-        b.cluster.start_role(Role::Oss(1))?;
-        wait_until("only that target is down", || Ok(down(b)? == r#"["stria-OST0002"]"#))?;
-        ensure_eq(fs::read_to_string(&files[1])?, "content 3".into(), "a file of the other drive")?;
-        let log = fs::read_to_string(b.cluster.log_path(Role::Oss(1)))?;
-        let is_told =
-            |line: &&str| line.contains("ost2.img") && line.contains(why) && line.contains("left out");
-        ensure!(log.lines().any(|line| is_told(&line)), "no line tells that it is left out: {log}");
-        stop(b)
-    };
-    // 1. It is not there.
-    stop(b)?;
-    fs::rename(&drives[0], &away)?;
-    one_is_down(b, "it does not exist")?;
-    // 2. Something else is on it.
-    fs::write(&drives[0], vec![b'x'; 1 << 20])?;
-    one_is_down(b, "is not Stria's")?;
-    // 3. None is there.
-    fs::rename(&drives[1], b.cluster.dir.join("other.img"))?;
-    b.cluster.start_role(Role::Oss(1))?;
-    wait_until("it ends", || Ok(b.cluster.has_ended(Role::Oss(1))?.is_some_and(|status| !status.success())))?;
-    fs::rename(b.cluster.dir.join("other.img"), &drives[1])?;
-    // 4. It is back.
-    fs::rename(&away, &drives[0])?;
-    b.cluster.start_role(Role::Oss(1))?;
-    wait_until("all are up again", || Ok(down(b)? == "[]"))?;
-    for (file, index) in files.iter().zip(2..) {
-        ensure_eq(fs::read_to_string(file)?, format!("content {index}"), "a file")?;
-    }
     Ok(())
 }
 

@@ -4,12 +4,13 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use testkit::Wiring;
 use testkit::cluster::is_mounted;
+use testkit::{Role, Wiring};
 
 use super::semantics::wait_until;
 use super::sys::*;
@@ -18,6 +19,7 @@ use super::{Bench, Needs, Test, skip};
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("host::a_small_disk_gets_its_room_back_and_may_be_full", small_disk)),
     (Needs::Only(Wiring::Local), ("host::a_pair_on_one_disk_goes_on_when_it_was_full", full_pair)),
+    (Needs::Only(Wiring::Tcp), ("host::a_drive_that_cannot_be_opened_takes_one_target_away", bad_drive)),
 ];
 
 const MIB: u64 = 1 << 20;
@@ -118,14 +120,16 @@ fn full_pair(b: &mut Bench) -> Result<()> {
     fs::write(&file, &kept)?;
     File::open(&file)?.sync_all()?;
     let is_kept = || ensure_eq(fs::read(&file)? == kept, true, "what was synced");
-    let in_sync = |small: &Small<'_>| {
-        wait_until("all members are in sync", || Ok(small.stria(&["mirror", "list"])?.0 == 0))
+    let dir = small.dir().display().to_string();
+    let in_sync = || {
+        let list = || Ok(b.cluster.stria(&["mirror", "list", "--dir", &dir])?.0 == 0);
+        wait_until("all members are in sync", list)
     };
     // 1. Full: writes are refused, and data can be read. Removal frees space, and the mirrors are whole again.
     let big = small.fill("big")?;
     is_kept()?;
     fs::remove_file(big)?;
-    in_sync(&small)?;
+    in_sync()?;
     fs::write(small.mount.join("more"), &kept)?;
     is_kept()?;
     // 2. Without one image the file system comes up, and says so.
@@ -136,13 +140,9 @@ fn full_pair(b: &mut Bench) -> Result<()> {
     ensure!(code == 0 && out.contains("ost0000.img is missing"), "exit {code}: {out}");
     is_kept()?;
     // 3. A new one is filled.
-    let status = small.well(&["status", "-j"])?;
-    let status: serde_json::Value = serde_json::from_str(&status)?;
-    let fsname = status[0]["fsname"].as_str().with_context(|| status.to_string())?;
-    let (name, path) = (format!("{fsname}-OST0000"), image.display().to_string());
+    let (name, path) = ("stria-OST0000", image.display().to_string());
     let replace = |more: &[&str]| {
-        let words = ["target", "replace", &name, "--device", &path, "--size", "1G", "--dir"];
-        let dir = small.dir().display().to_string();
+        let words = ["target", "replace", name, "--device", &path, "--size", "1G", "--dir"];
         b.cluster.stria(&[&words[..], &[dir.as_str()], more].concat())
     };
     wait_until("the lost member is out", || Ok(replace(&["--dry-run"])?.1.contains("--confirm")))?;
@@ -153,9 +153,10 @@ fn full_pair(b: &mut Bench) -> Result<()> {
     small.well(&["down"])?;
     let (code, out) = small.up(&[])?;
     ensure_eq(code, 0, &out)?;
-    in_sync(&small)?;
+    in_sync()?;
     is_kept()?;
-    small.well(&["mirror", "verify", "--all"])?;
+    let (code, out) = b.cluster.stria(&["mirror", "verify", "--all", "--dir", &dir])?;
+    ensure_eq(code, 0, &out)?;
     small.well(&["down", "--purge"]).map(drop)
 }
 
@@ -233,5 +234,59 @@ fn small_disk(b: &mut Bench) -> Result<()> {
     small.well(&["fsck"])?;
     small.well(&["down", "--purge"])?;
     ensure!(!small.dir().exists(), "it is not purged");
+    Ok(())
+}
+
+/// cli-SV1: a server starts without a drive that is not there, and without one with foreign content; its other target is served meanwhile.
+/// A server with no drive at all does not start.
+fn bad_drive(b: &mut Bench) -> Result<()> {
+    let mgs = b.cluster.mgs();
+    // The second server has these two.
+    let files: Vec<PathBuf> = (2..4).map(|index| b.cluster.mount.join(format!("on{index}"))).collect();
+    for (file, index) in files.iter().zip(["2", "3"]) {
+        fs::write(file, "")?;
+        super::set_stripe(b, &["-c", "1", "-i", index, "--inline", "0"], file)?;
+        fs::write(file, format!("content {index}"))?;
+        fs::File::open(file)?.sync_all()?;
+    }
+    let drives = [2, 3].map(|index| b.cluster.dir.join(format!("ost{index}.img")));
+    let away = b.cluster.dir.join("away.img");
+    let stop = |b: &mut Bench| b.cluster.terminate(Role::Oss(1), Duration::from_secs(60));
+    let down = |b: &Bench| -> Result<String> {
+        let (_, json) = b.cluster.stria(&["status", "-j", "--mgs", &mgs])?;
+        let json: serde_json::Value = serde_json::from_str(&json)?;
+        let names = json[0]["down"].as_array().into_iter().flatten().filter_map(|name| name.as_str());
+        Ok(names.collect::<Vec<_>>().join(", "))
+    };
+    let one_is_down = |b: &mut Bench, why: &str| {
+        b.cluster.start_role(Role::Oss(1))?;
+        wait_until("only that target is down", || Ok(down(b)? == "stria-OST0002"))
+            .with_context(|| down(b).unwrap_or_default())?;
+        ensure_eq(fs::read_to_string(&files[1])?, "content 3".into(), "a file of the other drive")?;
+        let log = fs::read_to_string(b.cluster.log_path(Role::Oss(1)))?;
+        let is_told =
+            |line: &&str| line.contains("ost2.img") && line.contains(why) && line.contains("left out");
+        ensure!(log.lines().any(|line| is_told(&line)), "no line tells that it is left out: {log}");
+        stop(b)
+    };
+    // 1. It is not there.
+    stop(b)?;
+    fs::rename(&drives[0], &away)?;
+    one_is_down(b, "it does not exist")?;
+    // 2. Something else is on it.
+    fs::write(&drives[0], vec![b'x'; 1 << 20])?;
+    one_is_down(b, "is not Stria's")?;
+    // 3. None is there.
+    fs::rename(&drives[1], b.cluster.dir.join("other.img"))?;
+    b.cluster.start_role(Role::Oss(1))?;
+    wait_until("it ends", || Ok(b.cluster.has_ended(Role::Oss(1))?.is_some_and(|status| !status.success())))?;
+    fs::rename(b.cluster.dir.join("other.img"), &drives[1])?;
+    // 4. It is back.
+    fs::rename(&away, &drives[0])?;
+    b.cluster.start_role(Role::Oss(1))?;
+    wait_until("all are up again", || Ok(down(b)?.is_empty()))?;
+    for (file, index) in files.iter().zip(2..) {
+        ensure_eq(fs::read_to_string(file)?, format!("content {index}"), "a file")?;
+    }
     Ok(())
 }
