@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use types::{NodeId, PAGE_SIZE};
-use wire::jobs::JobStats;
+use types::{Code, Fault, NodeId, PAGE_SIZE};
 use wire::map::{ClusterMap, FileSystem, Node};
+use wire::session::TargetStat;
 
 use crate::cmd::manage::Place;
 use crate::cmd::param::only_mount;
@@ -20,7 +20,8 @@ pub const NAMES: [&str; 2] = ["mmgetstate", "mmlsfs"];
 const STRIPE_BYTES: u32 = types::layout::STRIPE_SIZE;
 
 /// Storage Scale's `mmgetstate` and `mmlsfs`, for scripts and hands that know them: the same columns, and with -Y the same lines with colons. The
-/// management service is that of --mgs, or of a mount on this host. A state is "active" if a target of the node answers.
+/// management service is that of --mgs, or of a mount on this host. A node is a host: all server processes of one name, with the lowest of their
+/// numbers. It is "active" if all of its processes answer, "down" if one does not, and "unknown" if it has no target or refuses to tell.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: ln -s /usr/bin/stria /usr/local/bin/mmgetstate
@@ -98,67 +99,106 @@ impl GetState {
     fn run(self) -> anyhow::Result<Exit> {
         let management = manage(self.mgs.as_ref())?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let states = states(&management);
-        let is_shown = |node: &Node| self.a || node.name == host;
-        let nodes: Vec<&Node> = management.map.nodes.iter().filter(|node| is_shown(node)).collect();
-        if nodes.is_empty() {
+        let rows = rows(&management.map.nodes, &processes(&management));
+        let is_shown = |row: &Row| self.a || row.name == host;
+        let shown: Vec<&Row> = rows.iter().filter(|row| is_shown(row)).collect();
+        if shown.is_empty() {
             let next = "-a shows all nodes";
             return Err(
                 Failure::unusable("mmgetstate", format!("the cluster has no node {host}"), next).into()
             );
         }
-        let up = states.values().filter(|state| **state == ACTIVE).count();
-        let all = management.map.nodes.len();
-        out!("{}", state_text(&nodes, &states, (up, all), (self.long, self.colons)));
-        Ok(if nodes.iter().any(|node| states.get(&node.id) == Some(&DOWN)) {
-            Exit::Findings
-        } else {
-            Exit::Done
-        })
+        let up = rows.iter().filter(|row| row.state == State::Active).count();
+        out!("{}", state_text(&shown, (up, rows.len()), (self.long, self.colons)));
+        let is_down = shown.iter().any(|row| row.state == State::Down);
+        Ok(if is_down { Exit::Findings } else { Exit::Done })
     }
 }
 
-const ACTIVE: &str = "active";
-const DOWN: &str = "down";
-/// A node without a target is a management service or a client, which no request reaches.
-const UNKNOWN: &str = "unknown";
+/// The state of a process, or of the host that has it. Of several, the greatest tells more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Active,
+    /// It refuses to tell, or it has no target: it is a management service, which has no state here.
+    Unknown,
+    Down,
+}
 
-/// Of nodes with targets: whether one of them answers.
-fn states(management: &Management) -> BTreeMap<NodeId, &'static str> {
-    let mut states: BTreeMap<NodeId, &'static str> = BTreeMap::new();
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Active => "active",
+            State::Unknown => "unknown",
+            State::Down => "down",
+        }
+    }
+
+    /// Of a process, by the answer of one of its targets. An error that the process sends is an answer too: the target may not serve yet.
+    fn of_answer<T>(answer: &anyhow::Result<T>) -> State {
+        match answer.as_ref().map_err(|error| error.downcast_ref::<Fault>().map(|fault| fault.code)) {
+            Ok(_) => State::Active,
+            Err(Some(Code::Access | Code::Perm)) => State::Unknown,
+            Err(Some(_)) => State::Active,
+            Err(None) => State::Down,
+        }
+    }
+}
+
+/// The processes that have targets. One that answers for any target is active.
+fn processes(management: &Management) -> BTreeMap<NodeId, State> {
+    let mut states: BTreeMap<NodeId, State> = BTreeMap::new();
     for reach in management.file_systems() {
         let targets = reach.targets();
-        let answers = reach.ask_all(&targets, |target| reach.ask(target.id, &JobStats { max: 0 }).is_ok());
-        for (target, is_up) in targets.into_iter().zip(answers) {
-            let state = states.entry(target.node).or_insert(DOWN);
-            if is_up {
-                *state = ACTIVE;
-            }
+        let answers =
+            reach.ask_all(&targets, |target| State::of_answer(&reach.ask(target.id, &TargetStat {})));
+        for (target, answer) in targets.into_iter().zip(answers) {
+            states.entry(target.node).and_modify(|state| *state = answer.min(*state)).or_insert(answer);
         }
     }
     states
 }
 
-fn state_text(
-    nodes: &[&Node],
-    states: &BTreeMap<NodeId, &'static str>,
-    (up, all): (usize, usize),
-    (long, colons): (bool, bool),
-) -> String {
-    let of = |node: &Node| states.get(&node.id).copied().unwrap_or(UNKNOWN);
+/// A host: the processes of one name.
+#[derive(Debug, PartialEq, Eq)]
+struct Row {
+    id: NodeId,
+    name: String,
+    state: State,
+}
+
+/// One row for each name. A process without targets counts only on a host that has no other.
+fn rows(nodes: &[Node], processes: &BTreeMap<NodeId, State>) -> Vec<Row> {
+    let mut hosts: BTreeMap<&str, (NodeId, Option<State>)> = BTreeMap::new();
+    for node in nodes {
+        let (id, state) = hosts.entry(&node.name).or_insert((node.id, None));
+        *id = node.id.min(*id);
+        // None is less than any state.
+        *state = processes.get(&node.id).copied().max(*state);
+    }
+    let row = |(name, (id, state)): (&str, (NodeId, Option<State>))| Row {
+        id,
+        name: name.to_owned(),
+        state: state.unwrap_or(State::Unknown),
+    };
+    let mut rows: Vec<Row> = hosts.into_iter().map(row).collect();
+    rows.sort_by_key(|row| row.id);
+    rows
+}
+
+fn state_text(rows: &[&Row], (up, all): (usize, usize), (long, colons): (bool, bool)) -> String {
     let quorum = all / 2 + 1;
     let mut out = String::new();
     if colons {
         out += "mmgetstate::HEADER:version:reserved:reserved:nodeName:nodeNumber:state:quorum:nodesUp:totalNodes:remarks:cnfsState:\n";
-        for node in nodes {
-            let (name, id, state) = (colon(&node.name), node.id.0, of(node));
+        for Row { id, name, state } in rows {
+            let (name, id, state) = (colon(name), id.0, state.word());
             out += &format!(
                 "mmgetstate::0:1:::{name}:{id}:{state}:{quorum}:{up}:{all}:(undefined):(undefined):\n"
             );
         }
         return out;
     }
-    let wide = nodes.iter().map(|node| node.name.len()).max().unwrap_or(0).max("Node name".len());
+    let wide = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max("Node name".len());
     let head = match long {
         true => format!(
             " Node number  {:<wide$}  Quorum  Nodes up  Total nodes  GPFS state  Remarks",
@@ -167,8 +207,8 @@ fn state_text(
         false => format!(" Node number  {:<wide$}  GPFS state", "Node name"),
     };
     out += &format!("\n{head}\n{}\n", "-".repeat(head.len()));
-    for node in nodes {
-        let (id, name, state) = (node.id.0, &node.name, of(node));
+    for Row { id, name, state } in rows {
+        let (id, state) = (id.0, state.word());
         out += &match long {
             true => format!("{id:>8}      {name:<wide$}  {quorum:>6}  {up:>8}  {all:>11}  {state}\n"),
             false => format!("{id:>8}      {name:<wide$}  {state}\n"),
@@ -255,9 +295,9 @@ mod tests {
     #[test]
     fn states_have_the_columns_and_the_fields_of_scale() {
         let nodes = [node(1, "oss1"), node(2, "a:b"), node(3, "mgs")];
-        let nodes: Vec<&Node> = nodes.iter().collect();
-        let states = BTreeMap::from([(NodeId(1), ACTIVE), (NodeId(2), DOWN)]);
-        let colons = state_text(&nodes, &states, (1, 3), (false, true));
+        let rows = rows(&nodes, &BTreeMap::from([(NodeId(1), State::Active), (NodeId(2), State::Down)]));
+        let rows: Vec<&Row> = rows.iter().collect();
+        let colons = state_text(&rows, (1, 3), (false, true));
         let lines: Vec<Vec<&str>> = colons.lines().map(|line| line.split(':').collect()).collect();
         let at = |name: &str| lines[0].iter().position(|field| *field == name).expect("a field of the head");
         assert!(lines.iter().all(|line| line.len() == lines[0].len()), "{colons}");
@@ -265,11 +305,41 @@ mod tests {
         assert_eq!(column("state"), ["active", "down", "unknown"]);
         assert_eq!(column("nodeName"), ["oss1", "a%3Ab", "mgs"]);
         assert_eq!((column("nodesUp"), column("quorum")), (vec!["1"; 3], vec!["2"; 3]));
-        let text = state_text(&nodes, &states, (1, 3), (true, false));
+        let text = state_text(&rows, (1, 3), (true, false));
         assert!(
             text.lines().any(|line| line.split_whitespace().eq(["2", "a:b", "2", "1", "3", "down"])),
             "{text}"
         );
+    }
+
+    #[test]
+    fn processes_of_one_host_are_one_node_and_it_is_active_if_all_answer() {
+        let nodes =
+            [node(1, "mgs1"), node(2, "h1"), node(5, "h2"), node(3, "h1"), node(4, "h2"), node(6, "mgs1")];
+        let state_of = |of: &[(u64, State)], name: &str| {
+            let processes = of.iter().map(|(id, state)| (NodeId(*id), *state)).collect();
+            let rows = rows(&nodes, &processes);
+            assert_eq!(rows.iter().map(|row| row.id.0).collect::<Vec<_>>(), [1, 2, 4], "{rows:?}");
+            rows.into_iter().find(|row| row.name == name).expect("a row").state
+        };
+        use State::{Active, Down, Unknown};
+        assert_eq!(state_of(&[(2, Active), (3, Active)], "h1"), Active);
+        assert_eq!(state_of(&[(2, Active), (3, Down)], "h1"), Down);
+        assert_eq!(state_of(&[(2, Active), (3, Unknown)], "h1"), Unknown);
+        assert_eq!(state_of(&[(2, Down), (3, Unknown)], "h1"), Down);
+        assert_eq!(state_of(&[(2, Active)], "h1"), Active, "the other process has no target");
+        assert_eq!(state_of(&[(2, Active)], "mgs1"), Unknown, "no process has a target");
+    }
+
+    #[test]
+    fn a_refusal_is_no_silence() {
+        let fault = |code| Err::<(), _>(Fault::new(code, "").into());
+        assert_eq!(State::of_answer(&Ok(())), State::Active);
+        assert_eq!(State::of_answer(&fault(Code::NotReady)), State::Active);
+        assert_eq!(State::of_answer(&fault(Code::Access)), State::Unknown);
+        assert_eq!(State::of_answer(&Err::<(), _>(anyhow::anyhow!("connection refused"))), State::Down);
+        // The role of a mount suffices, so that a plain user's command is not refused.
+        assert!(pki::may(pki::Role::Client, <TargetStat as wire::Request>::CALL));
     }
 
     #[test]
