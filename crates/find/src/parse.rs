@@ -181,6 +181,20 @@ impl Parser<'_> {
         Ok(Measure { sign, number, unit: 1, rounds_up: true })
     }
 
+    /// `[+-]N`, or else a name: Lustre takes either with each of these tests.
+    fn owner(
+        &mut self,
+        of: &str,
+        number_of: impl Fn(&str) -> Result<u32, String>,
+    ) -> Result<Measure, String> {
+        let text = self.text(of)?;
+        let (sign, digits) = Measure::sign_of(&text);
+        match digits.parse() {
+            Ok(number) => Ok(Measure { sign, number, unit: 1, rounds_up: true }),
+            Err(_) => Ok(exactly(number_of(&text)?)),
+        }
+    }
+
     /// `[+-]N` with a letter, which `unit_of` knows.
     fn measured(
         &mut self,
@@ -282,10 +296,8 @@ impl Parser<'_> {
             "blocks" | "b" => Test::Blocks(self.size(word, 512)?),
             "links" => Test::Links(self.count(word)?),
             "inum" | "fid" => Test::Inode(self.count(word)?),
-            "uid" | "u" => Test::Uid(self.count(word)?),
-            "gid" | "g" => Test::Gid(self.count(word)?),
-            "user" | "U" => Test::Uid(exactly(uid_of(&self.text(word)?)?)),
-            "group" | "G" => Test::Gid(exactly(gid_of(&self.text(word)?)?)),
+            "uid" | "u" | "user" | "U" => Test::Uid(self.owner(word, uid_of)?),
+            "gid" | "g" | "group" | "G" => Test::Gid(self.owner(word, gid_of)?),
             "nouser" => Test::NoUser,
             "nogroup" => Test::NoGroup,
             "perm" => Test::Perm(Perm::parse(&self.text(word)?)?),
@@ -406,6 +418,19 @@ mod tests {
         assert!(matches!(all[0], Expr::Or(ref any) if any.len() == 2), "{all:?}");
         assert!(matches!(all[1], Expr::Test(Test::Size(m)) if m.unit == 1 << 30 && m.sign == Sign::More));
         assert_eq!(parse(&[]).expect("everything here").paths, ["."]);
+    }
+
+    #[test]
+    fn owners_have_names_or_numbers_with_each_test() {
+        let measure = |line: &str| match parse(&words(line)).expect("it is right").expr {
+            Expr::Test(Test::Uid(m) | Test::Gid(m)) => (m.sign, m.number),
+            other => panic!("{other:?}"),
+        };
+        for test in ["-u", "-U", "--uid", "--user", "-g", "-G", "--gid", "--group"] {
+            assert_eq!(measure(&format!("{test} root")), (Sign::Same, 0), "{test}");
+            assert_eq!(measure(&format!("{test} +1000")), (Sign::More, 1000), "{test}");
+        }
+        assert!(parse(&words("-u nobody-of-that-name")).is_err_and(|why| why.contains("knows no user")));
     }
 
     #[test]
