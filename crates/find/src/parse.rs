@@ -255,7 +255,7 @@ impl Parser<'_> {
             return Ok(Test::Newer(own, time));
         };
         let path = self.value(of)?;
-        let stat = crate::walk::stat_following(path.as_ref())
+        let stat = crate::walk::stat_of_path(path.as_ref())
             .map_err(|e| format!("'{of} {}': {e}", path.to_string_lossy()))?;
         let time = reference.of(&stat);
         time.map(|time| Test::Newer(own, time))
@@ -418,6 +418,19 @@ mod tests {
         assert!(matches!(all[0], Expr::Or(ref any) if any.len() == 2), "{all:?}");
         assert!(matches!(all[1], Expr::Test(Test::Size(m)) if m.unit == 1 << 30 && m.sign == Sign::More));
         assert_eq!(parse(&[]).expect("everything here").paths, ["."]);
+    }
+
+    #[test]
+    fn newer_takes_the_time_of_a_symlink_itself() {
+        let dir = std::env::temp_dir().join(format!("stria-newer-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let link = dir.join("link");
+        std::os::unix::fs::symlink(dir.join("missing"), &link).expect("a link");
+        let query = parse(&["-newer".into(), link.clone().into()]).expect("its target is not looked at");
+        let Expr::Test(Test::Newer(_, time)) = query.expr else { panic!("{:?}", query.expr) };
+        let about = std::fs::symlink_metadata(&link).expect("the link");
+        assert_eq!(time, about.modified().expect("a time").into());
+        std::fs::remove_dir_all(&dir).expect("removed");
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub(super) struct Line {
     files_free: u64,
 }
 
-/// Space is that of OSTs. Inodes are those of MDTs, or fewer if the OSTs have no room for that many objects.
+/// Space is that of OSTs. Inodes are those of MDTs, as `statfs` tells them.
 #[derive(Debug, Serialize)]
 pub(super) struct Sum {
     pub bytes_total: u64,
