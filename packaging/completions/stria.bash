@@ -3719,7 +3719,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__getstripe)
-            opts="-y -j -d -c -S -i -h --yaml --json --directory --stripe-count --stripe-size --stripe-index --help"
+            opts="-y -j -d -r -c -S -i -h --yaml --json --directory --recursive --stripe-count --stripe-size --stripe-index --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -6983,7 +6983,7 @@ _stria() {
             return 0
             ;;
         stria__subcmd__mm__subcmd__mmlsfs)
-            opts="-Y -h --mgs --help"
+            opts="-f -m -M -r -R -Q -B -V -T -a -A -d -D -E -i -I -j -k -K -L -n -o -P -S -t -u -W -z -Y -h --mgs --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

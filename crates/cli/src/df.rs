@@ -1,7 +1,7 @@
 //! The table of `stria df`, column by column as that of `lfs df`, so that scripts can read both.
 //!
-//! Space is that of the OSTs: MDT lines are shown but not summed. Inodes are those of the MDTs. If the OSTs have room for fewer objects,
-//! the sum shows the smaller number and leaves the used count unchanged.
+//! Space is that of the OSTs: MDT lines are shown but not summed. Inodes are those of the MDTs, as in `statfs`. Lustre shows the number of objects
+//! that fit if it is smaller; here small files have no objects, so that number is no bound of the files.
 
 use std::fmt::Write;
 
@@ -117,14 +117,7 @@ pub fn sum(targets: &[TargetSpace], what: What) -> Amount {
             .map(|t| amount_of(t, what))
             .fold(Amount::default(), add)
     };
-    match what {
-        What::Space => total_of(false),
-        What::Inodes => {
-            let (inodes, objects) = (total_of(true), total_of(false));
-            let free = inodes.available.min(objects.available);
-            Amount { total: inodes.used + free, used: inodes.used, available: free }
-        }
-    }
+    total_of(what == What::Inodes)
 }
 
 fn add(a: Amount, b: Amount) -> Amount {

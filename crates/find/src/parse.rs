@@ -181,6 +181,20 @@ impl Parser<'_> {
         Ok(Measure { sign, number, unit: 1, rounds_up: true })
     }
 
+    /// `[+-]N`, or else a name: Lustre takes either with each of these tests.
+    fn owner(
+        &mut self,
+        of: &str,
+        number_of: impl Fn(&str) -> Result<u32, String>,
+    ) -> Result<Measure, String> {
+        let text = self.text(of)?;
+        let (sign, digits) = Measure::sign_of(&text);
+        match digits.parse() {
+            Ok(number) => Ok(Measure { sign, number, unit: 1, rounds_up: true }),
+            Err(_) => Ok(exactly(number_of(&text)?)),
+        }
+    }
+
     /// `[+-]N` with a letter, which `unit_of` knows.
     fn measured(
         &mut self,
@@ -241,7 +255,7 @@ impl Parser<'_> {
             return Ok(Test::Newer(own, time));
         };
         let path = self.value(of)?;
-        let stat = crate::walk::stat_following(path.as_ref())
+        let stat = crate::walk::stat_of_path(path.as_ref())
             .map_err(|e| format!("'{of} {}': {e}", path.to_string_lossy()))?;
         let time = reference.of(&stat);
         time.map(|time| Test::Newer(own, time))
@@ -282,10 +296,8 @@ impl Parser<'_> {
             "blocks" | "b" => Test::Blocks(self.size(word, 512)?),
             "links" => Test::Links(self.count(word)?),
             "inum" | "fid" => Test::Inode(self.count(word)?),
-            "uid" | "u" => Test::Uid(self.count(word)?),
-            "gid" | "g" => Test::Gid(self.count(word)?),
-            "user" | "U" => Test::Uid(exactly(uid_of(&self.text(word)?)?)),
-            "group" | "G" => Test::Gid(exactly(gid_of(&self.text(word)?)?)),
+            "uid" | "u" | "user" | "U" => Test::Uid(self.owner(word, uid_of)?),
+            "gid" | "g" | "group" | "G" => Test::Gid(self.owner(word, gid_of)?),
             "nouser" => Test::NoUser,
             "nogroup" => Test::NoGroup,
             "perm" => Test::Perm(Perm::parse(&self.text(word)?)?),
@@ -406,6 +418,32 @@ mod tests {
         assert!(matches!(all[0], Expr::Or(ref any) if any.len() == 2), "{all:?}");
         assert!(matches!(all[1], Expr::Test(Test::Size(m)) if m.unit == 1 << 30 && m.sign == Sign::More));
         assert_eq!(parse(&[]).expect("everything here").paths, ["."]);
+    }
+
+    #[test]
+    fn newer_takes_the_time_of_a_symlink_itself() {
+        let dir = std::env::temp_dir().join(format!("stria-newer-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let link = dir.join("link");
+        std::os::unix::fs::symlink(dir.join("missing"), &link).expect("a link");
+        let query = parse(&["-newer".into(), link.clone().into()]).expect("its target is not looked at");
+        let Expr::Test(Test::Newer(_, time)) = query.expr else { panic!("{:?}", query.expr) };
+        let about = std::fs::symlink_metadata(&link).expect("the link");
+        assert_eq!(time, about.modified().expect("a time").into());
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn owners_have_names_or_numbers_with_each_test() {
+        let measure = |line: &str| match parse(&words(line)).expect("it is right").expr {
+            Expr::Test(Test::Uid(m) | Test::Gid(m)) => (m.sign, m.number),
+            other => panic!("{other:?}"),
+        };
+        for test in ["-u", "-U", "--uid", "--user", "-g", "-G", "--gid", "--group"] {
+            assert_eq!(measure(&format!("{test} root")), (Sign::Same, 0), "{test}");
+            assert_eq!(measure(&format!("{test} +1000")), (Sign::More, 1000), "{test}");
+        }
+        assert!(parse(&words("-u nobody-of-that-name")).is_err_and(|why| why.contains("knows no user")));
     }
 
     #[test]

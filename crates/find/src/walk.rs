@@ -456,10 +456,10 @@ fn look(dir: BorrowedFd<'_>, name: &OsStr, is_lazy: bool) -> io::Result<Statx> {
     Ok(statx(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | sync, what)?)
 }
 
-/// Of a path's end, through symlinks.
-pub fn stat_following(path: &Path) -> io::Result<Stat> {
+/// Of a path's end. A symlink there is not followed, as by `find -P`.
+pub fn stat_of_path(path: &Path) -> io::Result<Stat> {
     let what = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    Ok(stat_of(&statx(CWD, path, AtFlags::empty(), what)?))
+    Ok(stat_of(&statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, what)?))
 }
 
 /// As `st_dev`.

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -59,18 +61,35 @@ pub fn run(path: &Path, out: &Path) -> Result<bool> {
     let mut tables = vec![sizes(db.connection())?, ages(db.connection(), now)?, owners(db.connection())?];
     let (kinds, directories) = by_name_and_place(&db)?;
     tables.extend([kinds, directories, growth(db.connection())?]);
-    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
+    private_dir(out).with_context(|| out.display().to_string())?;
     for table in &tables {
         let path = out.join(format!("{}.csv", table.id));
-        fs::write(&path, csv(table)).with_context(|| path.display().to_string())?;
+        write_private(&path, &csv(table)).with_context(|| path.display().to_string())?;
     }
     let mount = db.text("mount")?.unwrap_or_default();
     let is_complete = db.state()? == State::Following;
     let page = out.join("index.html");
-    fs::write(&page, html(&mount, now, is_complete, &totals, &tables))
+    write_private(&page, &html(&mount, now, is_complete, &totals, &tables))
         .with_context(|| page.display().to_string())?;
     crate::say(page.display())?;
     Ok(is_complete)
+}
+
+/// Makes a directory that only its owner reads (index-I5): the page names directories below closed ones. One that is there keeps its mode.
+fn private_dir(out: &Path) -> io::Result<()> {
+    if let Some(above) = out.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match fs::DirBuilder::new().mode(0o700).create(out) {
+        Err(_) if out.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
+/// A file that was opened to others stays open to them when it is written anew.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 fn totals_of(db: &Connection) -> Result<Totals> {
@@ -403,6 +422,24 @@ fn add_table(page: &mut String, table: &Table) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_its_owner_reads_a_page_until_it_is_opened_to_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let above = std::env::temp_dir().join(format!("stria-analytics-{}", std::process::id()));
+        let (dir, file) = (above.join("page"), above.join("page/index.html"));
+        let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+        private_dir(&dir).expect("made");
+        write_private(&file, "a").expect("written");
+        assert_eq!((mode(&dir), mode(&file)), (0o700, 0o600));
+        for (path, open) in [(&dir, 0o755), (&file, 0o644)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(open)).expect("opened");
+        }
+        private_dir(&dir).expect("it is there");
+        write_private(&file, "b").expect("written anew");
+        assert_eq!((mode(&dir), mode(&file)), (0o755, 0o644));
+        fs::remove_dir_all(&above).expect("removed");
+    }
 
     #[test]
     fn names_end_behind_their_last_dot() {

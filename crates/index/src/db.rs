@@ -25,6 +25,8 @@ use crate::Unusable;
 use crate::change::{Names, Place};
 
 const FORM: u64 = 1;
+/// Seconds after which an index that has not looked for changes is old. It looks each second; a scan of a moved tree takes longer.
+const OLD_SEC: u64 = 60;
 /// How long a command waits while another one commits.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -146,6 +148,15 @@ impl Db {
             Some("following") => State::Following,
             _ => State::Scanning,
         })
+    }
+
+    /// The warning of an index that has not looked for changes for a while. A first scan that goes on has a word of its own.
+    pub fn old(&self, now_sec: u64) -> Result<Option<String>> {
+        let looked = self.number("looked_sec")?;
+        let ago = looked.map(|looked| now_sec.saturating_sub(looked)).filter(|ago| *ago > OLD_SEC);
+        Ok(ago.map(|ago| {
+            format!("the index has not looked for changes for {ago} s; see that `stria index run` runs")
+        }))
     }
 
     pub fn root(&self) -> Result<u64> {
@@ -472,6 +483,16 @@ mod tests {
         });
         assert!(failed.is_err());
         assert_eq!(db.at(&place(1, "a")).expect("a"), None);
+    }
+
+    #[test]
+    fn an_index_is_old_a_minute_after_its_last_look() {
+        let db = empty();
+        assert_eq!(db.old(1_000_000).expect("a value"), None, "the first scan goes on");
+        db.set("looked_sec", 1000).expect("set");
+        let old = |now| db.old(now).expect("a value");
+        assert_eq!((old(990), old(1000 + OLD_SEC)), (None, None));
+        assert!(old(1100).is_some_and(|warning| warning.contains("for 100 s")));
     }
 
     #[test]

@@ -30,27 +30,25 @@ const AHEAD: usize = 4_096;
 
 /// Makes or follows the index. Ends only with `once`.
 pub fn run(path: &Path, mount: &Path, once: bool, rebuild: bool) -> Result<bool> {
-    let live = Live::at(mount)?;
     let _writer = Writer::of(path)?;
     let db = Db::open(path)?;
+    let mut waiting = Waiting { once, told: String::new() };
+    let live = loop {
+        match Live::at(mount).and_then(|live| belongs(&db, &live, path).map(|()| live)) {
+            Ok(live) => break live,
+            Err(error) => waiting.on(error)?,
+        }
+        thread::sleep(PAUSE);
+    };
     let follower = Follower { db, live };
-    follower.belongs(path)?;
     if rebuild {
         follower.begin_anew()?;
     }
-    let (mut acknowledged, mut told) = (Instant::now(), String::new());
+    let mut acknowledged = Instant::now();
     loop {
         match follower.step() {
-            Ok(()) => told.clear(),
-            Err(error) if once || error.is::<Unusable>() => return Err(error),
-            // A server is away for a while. One line says so, not one each second.
-            Err(error) => {
-                let text = format!("{error:#}");
-                if text != told {
-                    eprintln!("stria: {text}; waiting for it");
-                }
-                told = text;
-            }
+            Ok(()) => waiting.told.clear(),
+            Err(error) => waiting.on(error)?,
         }
         if once || acknowledged.elapsed() >= ACKNOWLEDGE {
             acknowledged = Instant::now();
@@ -64,6 +62,31 @@ pub fn run(path: &Path, mount: &Path, once: bool, rebuild: bool) -> Result<bool>
     }
 }
 
+/// What an error means to `run`: a server is away for a while, or the mount is.
+struct Waiting {
+    once: bool,
+    /// The line that was written last.
+    told: String,
+}
+
+impl Waiting {
+    /// One line says that it waits, not one each second.
+    ///
+    /// # Errors
+    /// The error itself, if waiting would not help or is not wanted.
+    fn on(&mut self, error: anyhow::Error) -> Result<()> {
+        if self.once || error.is::<Unusable>() {
+            return Err(error);
+        }
+        let text = format!("{error:#}");
+        if text != self.told {
+            eprintln!("stria: {text}; waiting for it");
+        }
+        self.told = text;
+        Ok(())
+    }
+}
+
 /// Prints how far an index is.
 pub fn status(path: &Path, json: bool) -> Result<bool> {
     let db = Db::open_existing(path)?;
@@ -73,21 +96,40 @@ pub fn status(path: &Path, json: bool) -> Result<bool> {
     let word = if is_complete { "following" } else { "scanning" };
     let mount = db.text("mount")?.unwrap_or_default();
     let consumer = db.text("consumer")?.unwrap_or_default();
-    let looked = db.number("looked_sec")?.unwrap_or(0);
+    let (looked, old) = (db.number("looked_sec")?.unwrap_or(0), db.old(now_sec())?);
     match json {
         true => say(serde_json::json!({ "mount": mount, "state": word, "names": files, "change": upto,
-            "unread": stale, "consumer": consumer, "looked_sec": looked }))?,
+            "unread": stale, "consumer": consumer, "looked_sec": looked, "old": old.is_some() }))?,
         false => {
             let ago = now_sec().saturating_sub(looked);
             say(format!("{mount}: {word}; {files} names, up to change {upto}, {stale} files to read again"))?;
             say(format!("consumer {consumer} of the changelog; the last look was {ago} s ago"))?;
         }
     }
+    old.iter().for_each(|warning| eprintln!("stria: {warning}"));
     Ok(is_complete)
 }
 
-fn now_sec() -> u64 {
+pub fn now_sec() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
+}
+
+/// The index is of this file system.
+fn belongs(db: &Db, live: &Live, path: &Path) -> Result<()> {
+    let (root, identity) = live.identity()?;
+    match db.text("identity")? {
+        Some(of) if of != identity => {
+            let (path, mount) = (path.display(), live.mount().display());
+            let why = format!(
+                "{path}: it is the index of another file system than {mount}; give another file with --db"
+            );
+            return Err(Unusable(why).into());
+        }
+        _ => {}
+    }
+    db.set("identity", identity)?;
+    db.set("root", root)?;
+    db.set("mount", live.mount().display())
 }
 
 struct Follower {
@@ -96,24 +138,6 @@ struct Follower {
 }
 
 impl Follower {
-    /// The index is of this file system.
-    fn belongs(&self, path: &Path) -> Result<()> {
-        let (root, identity) = self.live.identity()?;
-        match self.db.text("identity")? {
-            Some(of) if of != identity => {
-                let (path, mount) = (path.display(), self.live.mount().display());
-                let why = format!(
-                    "{path}: it is the index of another file system than {mount}; give another file with --db"
-                );
-                return Err(Unusable(why).into());
-            }
-            _ => {}
-        }
-        self.db.set("identity", identity)?;
-        self.db.set("root", root)?;
-        self.db.set("mount", self.live.mount().display())
-    }
-
     /// Forgets everything, and registers a consumer for what comes.
     fn begin_anew(&self) -> Result<()> {
         if let Some(name) = self.db.text("consumer")? {
@@ -130,17 +154,25 @@ impl Follower {
         self.db.set("upto", self.live.register(&name)?)
     }
 
-    fn step(&self) -> Result<()> {
+    /// The file system of the index is mounted now.
+    fn check_mount(&self) -> Result<()> {
         let (_, identity) = self.live.identity()?;
-        if self.db.text("identity")? != Some(identity) {
-            return Err(Unusable("another file system is mounted there now".into()).into());
+        match self.db.text("identity")? == Some(identity) {
+            true => Ok(()),
+            false => Err(Unusable("another file system is mounted there now".into()).into()),
         }
+    }
+
+    fn step(&self) -> Result<()> {
+        self.check_mount()?;
         if self.db.number("upto")?.is_none() {
             self.begin_anew()?;
         }
         if self.db.state()? == State::Scanning {
             self.db.clear()?;
             self.scan(self.live.mount(), None)?;
+            // A mount that ended meanwhile leaves an empty directory, which is no file system without files.
+            self.check_mount()?;
             self.db.set("state", "following")?;
         }
         let name = self.db.text("consumer")?.context("a consumer")?;
@@ -304,3 +336,23 @@ impl Follower {
 
 /// So that the numbers of `db::code` cannot change unseen: the index on a disk has them.
 const _: () = assert!(matches!(Kind::ALL[1], (Kind::Directory, 'd')));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NoMount, code_of};
+
+    #[test]
+    fn a_mount_that_is_not_there_is_waited_for_unless_it_is_to_run_once() {
+        let no_mount = || Live::at(Path::new("/proc")).map(drop).expect_err("/proc is no mount of Stria");
+        assert!(no_mount().is::<NoMount>() && code_of(&no_mount()) == 2);
+        let mut waiting = Waiting { once: false, told: String::new() };
+        waiting.on(no_mount()).expect("it waits");
+        assert!(waiting.told.contains("/proc: it is no mount of Stria"), "{}", waiting.told);
+        let missing = Live::at(Path::new("/no/such/place")).map(drop).expect_err("no such place");
+        waiting.on(missing).expect("the directory may be made later");
+        let other = Unusable("another file system is mounted there now".into());
+        assert!(waiting.on(other.into()).is_err(), "that one does not become this one");
+        assert!(Waiting { once: true, told: String::new() }.on(no_mount()).is_err());
+    }
+}

@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 use anyhow::{Context, Result, bail};
 use find::{Kind, Subject, Visitor};
 
-use crate::Unusable;
+use crate::NoMount;
 use crate::change::{Line, Place, parse};
 use crate::db::{Inode, Stripes};
 
@@ -105,10 +105,7 @@ impl Live {
         let above = self.mount.parent().map(|above| rustix::fs::stat(above).map(|about| about.st_dev));
         let own = rustix::fs::stat(&self.mount).with_context(what)?.st_dev;
         if value.is_none() || above.is_some_and(|above| above.is_ok_and(|above| above == own)) {
-            let path = self.mount.display();
-            return Err(
-                Unusable(format!("{path}: it is no mount of Stria; `stria df` lists the mounts")).into()
-            );
+            return Err(NoMount(self.mount.clone()).into());
         }
         let root = self.look(&self.mount)?;
         let born = root.stat.btime.context("the root has a time of birth")?;

@@ -31,8 +31,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Make the index with one scan, then follow the changelog for ever. It goes on where it was after a stop. It needs the right to read the
-    /// changelog (role admin), and to read the mount as root.
+    /// Make the index with one scan, then follow the changelog for ever. It goes on where it was after a stop. While the file system is not mounted,
+    /// it waits. It needs the right to read the changelog (role admin), and to read the mount as root.
     Run(Run),
     /// Show how much is indexed, and how far it has followed.
     Status {
@@ -92,6 +92,22 @@ impl std::fmt::Display for Unusable {
 }
 impl std::error::Error for Unusable {}
 
+/// The path is no mount of Stria at this moment. A mount may come, or come again.
+#[derive(Debug)]
+pub struct NoMount(pub PathBuf);
+
+impl std::fmt::Display for NoMount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: it is no mount of Stria; `stria df` lists the mounts", self.0.display())
+    }
+}
+impl std::error::Error for NoMount {}
+
+/// 2: it could not be tried.
+fn code_of(error: &anyhow::Error) -> u8 {
+    if error.is::<Unusable>() || error.is::<NoMount>() { 2 } else { 1 }
+}
+
 /// Prints a line. A reader that is gone is an error, and no panic.
 fn say(line: impl std::fmt::Display) -> std::io::Result<()> {
     use std::io::Write;
@@ -109,7 +125,7 @@ fn main() -> ExitCode {
         Ok(is_complete) => ExitCode::from(u8::from(!is_complete)),
         Err(error) => {
             eprintln!("stria: {error:#}");
-            ExitCode::from(if error.is::<Unusable>() { 2 } else { 1 })
+            ExitCode::from(code_of(&error))
         }
     }
 }

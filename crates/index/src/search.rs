@@ -35,6 +35,9 @@ pub fn run(path: &Path, words: &[std::ffi::OsString], json: bool) -> Result<bool
             "stria: the index is being made, so files are missing; `stria index status` shows how far it is"
         );
     }
+    if let Some(warning) = db.old(crate::follow::now_sec())? {
+        eprintln!("stria: {warning}");
+    }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let context = Context { now: SystemTime::now().into(), names: Names::default() };
     let mut is_good = is_complete;

@@ -46,16 +46,11 @@ pub fn text(shown: Shown<'_>) -> String {
         line(&mut out, 0, "lmm_pattern", "raid0");
         line(&mut out, 0, "lmm_layout_gen", layout.generation.0);
         line(&mut out, 0, "lmm_stripe_offset", index(shown, only.mirrors[0]));
-        out.push_str("\tobdidx\t\t objid\n");
-        for (stripe, mirror) in only.mirrors.iter().enumerate() {
-            put(
-                &mut out,
-                format_args!(
-                    "\t{:>6}\t\t {}\n",
-                    index(shown, *mirror),
-                    layout.object(shown.fid, 0, stripe as u16)
-                ),
-            );
+        // An object has a number in Lustre; here it is named by its file, and YAML has the whole name.
+        out.push_str("\tobdidx\t\t objid\t\t objid\t\t group\n");
+        for mirror in &only.mirrors {
+            let (ost, file) = (index(shown, *mirror), shown.fid.0);
+            put(&mut out, format_args!("\t{ost:>6}\t{file:>14}\t{file:>#13x}\t{:>14}\n", 0));
         }
         return out;
     }
@@ -333,7 +328,10 @@ mod tests {
     fn one_component_reads_as_lfs() {
         let layout = Layout { generation: Generation(4), components: vec![comp(u64::MAX, 2, 1)] };
         let want = "d/\"f\"\nlmm_stripe_count:  2\nlmm_stripe_size:   1048576\nlmm_pattern:       raid0\n\
-                    lmm_layout_gen:    4\nlmm_stripe_offset: 0\n\tobdidx\t\t objid\n\t     0\t\t 20.4.0.0\n\t     1\t\t 20.4.0.1\n";
+                    lmm_layout_gen:    4\nlmm_stripe_offset: 0\n\
+                    \tobdidx\t\t objid\t\t objid\t\t group\n\
+                    \t     0\t            32\t         0x20\t             0\n\
+                    \t     1\t            32\t         0x20\t             0\n";
         assert_eq!(show(Some(&layout), text), want);
     }
 

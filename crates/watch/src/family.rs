@@ -169,6 +169,22 @@ mod tests {
         }
     }
 
+    /// A call that is gone, or is written otherwise, never alerts.
+    #[test]
+    fn rules_name_calls_that_there_are_and_those_of_small_files() {
+        let path = format!("{}/../../packaging/prometheus/stria.rules.yml", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let named = text.split("call=~\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let named: Vec<&str> = named.split('|').collect();
+        let known: Vec<&str> = wire::ALL_CALLS.iter().copied().flatten().map(|(_, name)| *name).collect();
+        for name in &named {
+            assert!(known.contains(name), "{name} is no call");
+        }
+        for name in ["WriteInline", "ReadInline", "Batch", "OpenRead", "CreateWith"] {
+            assert!(named.contains(&name), "{name} is a call of small files");
+        }
+    }
+
     #[test]
     fn names_are_unique_and_in_base_units() {
         let mut names: Vec<_> = ALL.iter().map(|family| family.name).collect();

@@ -135,7 +135,7 @@ pub(super) struct Line {
     files_free: u64,
 }
 
-/// Space is that of OSTs. Inodes are those of MDTs, or fewer if the OSTs have no room for that many objects.
+/// Space is that of OSTs. Inodes are those of MDTs, as `statfs` tells them.
 #[derive(Debug, Serialize)]
 pub(super) struct Sum {
     pub bytes_total: u64,
@@ -210,7 +210,7 @@ fn of_service(reach: &Reach) -> Seen {
     Seen { fsname: reach.file_system().name.clone(), mount: None, targets }
 }
 
-fn targets_of(point: &Path) -> anyhow::Result<Vec<TargetSpace>> {
+pub(super) fn targets_of(point: &Path) -> anyhow::Result<Vec<TargetSpace>> {
     let json =
         xattr::get(point, "stria.df").with_context(|| format!("ask the mount at {}", point.display()))?;
     let mut targets: Vec<TargetSpace> = serde_json::from_slice(&json).context("read the mount's answer")?;

@@ -23,7 +23,7 @@ Tests. N is exactly N, +N is more, -N is less. Names take one dash or two.
   -amin, -mmin, -cmin, -bmin N            age in minutes
   -newer FILE, -newerXY FILE              X of a file is later than Y of FILE; of a, B, c, m
   -newerXt TIME                           X is later than 2026-11-28, '2026-11-28 14:30:00' (UTC) or @SECONDS
-  -user, -group NAME; -uid, -gid N        owner; also -nouser, -nogroup
+  -user, -uid, -group, -gid NAME or N     owner, by name or number; also -nouser, -nogroup
   -perm MODE, -MODE, /MODE                exactly, all or any of these bits
   -links, -inum N                         number of names, inode number
   -stripe-count N, -stripe-size N[kMGTP]  striping; -stripe-index I,I: its first OST

@@ -31,6 +31,9 @@ pub struct GetStripe {
     /// Of a directory only what it hands down, not its files.
     #[arg(short = 'd', long)]
     directory: bool,
+    /// Of a directory all that is below it, and not its files alone.
+    #[arg(short = 'r', long)]
+    recursive: bool,
     /// Only the stripe count; -1: all OSTs (of a progressive file: of the last part with content, or of the first).
     #[arg(short = 'c', long = "stripe-count")]
     count: bool,
@@ -89,16 +92,29 @@ impl GetStripe {
             reach::mount_of(path)?;
             let about = path.metadata().map_err(|e| refused(path, e))?;
             self.show(path, &mut all)?;
-            if about.is_dir() && !self.directory {
-                for file in files_in(path).map_err(|e| refused(path, e))? {
-                    self.show(&file, &mut all)?;
-                }
+            if about.is_dir() {
+                self.show_below(path, &mut all)?;
             }
         }
         if self.json {
             outln!("{}", serde_json::to_string_pretty(&all)?);
         }
         Ok(Exit::Done)
+    }
+
+    fn show_below(&self, dir: &Path, all: &mut Vec<Shown>) -> anyhow::Result<()> {
+        if self.directory && !self.recursive {
+            return Ok(());
+        }
+        for (path, is_dir) in entries_in(dir).map_err(|e| refused(dir, e))? {
+            if is_dir && self.recursive {
+                self.show(&path, all)?;
+                self.show_below(&path, all)?;
+            } else if !is_dir && !self.directory {
+                self.show(&path, all)?;
+            }
+        }
+        Ok(())
     }
 
     fn show(&self, path: &Path, all: &mut Vec<Shown>) -> anyhow::Result<()> {
@@ -174,17 +190,18 @@ fn shown(answer: Striping, path: &Path) -> Shown {
     }
 }
 
-/// Regular files of a directory, sorted by name.
-fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
+/// Regular files and directories in a directory, sorted by name. True: a directory.
+fn entries_in(path: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
+    let mut found = Vec::new();
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        if entry.file_type()?.is_file() {
-            files.push(entry.path());
+        let kind = entry.file_type()?;
+        if kind.is_file() || kind.is_dir() {
+            found.push((entry.path(), kind.is_dir()));
         }
     }
-    files.sort();
-    Ok(files)
+    found.sort();
+    Ok(found)
 }
 
 /// `path: "…"`; bytes of names that are not UTF-8 are escaped.
@@ -238,6 +255,7 @@ mod tests {
             yaml: false,
             json: false,
             directory: false,
+            recursive: false,
             count: true,
             size: true,
             index: true,

@@ -56,9 +56,7 @@ impl On {
 
 /// The mount of a host that has mounts of one cluster only.
 pub(super) fn only_mount() -> anyhow::Result<PathBuf> {
-    let mut all = mounts::ours();
-    all.dedup_by(|a, b| a.source == b.source);
-    match all.as_slice() {
+    match one_of_each(mounts::ours()).as_slice() {
         [only] => Ok(only.point.clone()),
         [] => {
             let why = "no file system of Stria is mounted here, so the cluster is not known";
@@ -69,6 +67,13 @@ pub(super) fn only_mount() -> anyhow::Result<PathBuf> {
             Err(Failure::unusable("the cluster", why, "name one: --mount PATH").into())
         }
     }
+}
+
+/// One mount of each file system, in the order of their sources.
+fn one_of_each(mut all: Vec<mounts::Mount>) -> Vec<mounts::Mount> {
+    all.sort_by(|a, b| a.source.cmp(&b.source));
+    all.dedup_by(|a, b| a.source == b.source);
+    all
 }
 
 /// List the parameters of targets and mounts: their names, values that can be set, and meanings.
@@ -531,6 +536,18 @@ fn await_kept(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_mounts_of_one_file_system_count_once_also_with_another_between() {
+        let mount = |source: &str, point: &str| mounts::Mount {
+            point: point.into(),
+            fs_type: mounts::FS_TYPE.into(),
+            source: source.into(),
+        };
+        let all = vec![mount("a:/one", "/1"), mount("b:/two", "/2"), mount("a:/one", "/3")];
+        let points: Vec<PathBuf> = one_of_each(all).into_iter().map(|mount| mount.point).collect();
+        assert_eq!(points, ["/1", "/2"].map(PathBuf::from));
+    }
 
     #[test]
     fn a_pattern_names_targets_and_parameters() {

@@ -271,11 +271,30 @@ pub fn ping(own: Vec<String>, routes: Vec<MapRoute>, nid: &str) -> anyhow::Resul
         net::rpc::call(&*peer, head, &NetStat {}, &[], &mut Buf::new(), deadline)?.2?;
         Ok(begin.elapsed())
     };
-    ask()?;
-    ask()
+    ask().and_then(|_| ask()).map_err(|error| anyhow::Error::msg(without_next(&format!("{error:#}"))))
+}
+
+/// Without the time of the next attempt: this command makes none.
+fn without_next(text: &str) -> String {
+    let Some((before, rest)) = text.split_once(" (next attempt in ") else { return text.to_owned() };
+    let behind = rest.split_once(')').map_or("", |(_, behind)| behind);
+    format!("{before}{}", without_next(behind))
 }
 
 /// The nets and routes of this host, for commands without a cluster.
 pub fn own_nets() -> Result<Nets, Failure> {
     Nets::of_environment()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ping_tells_of_no_next_attempt() {
+        let text = "a: refused (next attempt in 10 ms); b: silent (next attempt in 7 ms)";
+        assert_eq!(without_next(text), "a: refused; b: silent");
+        let refused = ping(vec![], vec![], "127.0.0.1:1@tcp0").expect_err("a closed port").to_string();
+        assert!(refused.contains("refused") && !refused.contains("attempt"), "{refused}");
+    }
 }

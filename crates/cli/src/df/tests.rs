@@ -55,14 +55,14 @@ filesystem_summary:         4.0G     1024.0M        3.0G  25% /mnt/s
 }
 
 #[test]
-fn the_sum_of_inodes_is_bounded_by_the_objects_that_fit() {
+fn the_sum_of_inodes_is_that_of_statfs() {
     let want = "\
 UUID                      Inodes       IUsed       IFree IUse% Mounted on
 stria-MDT0000_UUID       1000000        1000      999000   0% /m[MDT:0]
 stria-OST0000_UUID           500         100         400  20% /m[OST:0]
 stria-OST000a_UUID           500           0         500   0% /m[OST:10]
 
-filesystem_summary:         1900        1000         900  53% /m
+filesystem_summary:      1000000        1000      999000   0% /m
 
 ";
     assert_eq!(table("stria", "/m", &cluster(), What::Inodes, Unit::Blocks), want);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use find::Names;
-use types::{SessionId, TargetId};
+use types::{Code, Fault, SessionId, TargetId};
 use wire::jobs::{CLASSES, JobCounts, JobRow, JobStats, JobStatsReply};
 use wire::map::Target;
 
@@ -64,12 +64,7 @@ impl Sample {
             match answer {
                 Ok(reply) => sample.add(target.id, name, reply),
                 Err(e) if reach.is_primary(target) => {
-                    let next = "`stria status` shows the targets; its requests are missing here";
-                    silent.get_or_insert(Failure::unusable(
-                        name,
-                        format!("it does not answer ({e:#})"),
-                        next,
-                    ));
+                    silent.get_or_insert_with(|| failure_of(&name, &e));
                 }
                 Err(_) => {}
             }
@@ -212,6 +207,21 @@ impl Sample {
     }
 }
 
+/// The error line of a target that gave no counts. A refusal names the certificate that is needed, and does not say that the target is silent.
+fn failure_of(name: &str, error: &anyhow::Error) -> Failure {
+    match error.downcast_ref::<Fault>().filter(|fault| fault.code == Code::Access) {
+        Some(Fault { detail, .. }) => {
+            let (why, next) =
+                detail.split_once("; ").unwrap_or((detail, "use an administrator's certificate"));
+            Failure::unusable(name, why, next)
+        }
+        None => {
+            let next = "`stria status` shows the targets; its requests are missing here";
+            Failure::unusable(name, format!("it does not answer ({error:#})"), next)
+        }
+    }
+}
+
 /// A uid, and its name where this host knows it.
 fn user(names: &Names, uid: u32) -> String {
     names.user(uid).map_or_else(|| uid.to_string(), |name| format!("{name} ({uid})"))
@@ -281,6 +291,21 @@ mod tests {
         assert_eq!(shown(&sample, By::User)[2], own("4000000001", 15));
         assert_eq!(shown(&sample, By::Client)[2], own("host7", 15));
         assert_eq!(shown(&sample, By::Call), [own("read", 20)]);
+    }
+
+    #[test]
+    fn a_refusal_names_the_certificate_and_silence_names_the_targets() {
+        let who = pki::Identity::parse("stria://alpha/client/login1", pki::Serial(1)).expect("an identity");
+        let call = <JobStats as wire::Request>::CALL;
+        let refused = failure_of("home-MDT0000", &Fault::new(Code::Access, pki::refusal(&who, call)).into());
+        assert!(
+            refused.to_string().starts_with(
+                "home-MDT0000: client login1 of alpha may not send JobStats: it needs an administrator's certificate; set STRIA_TLS"
+            ),
+            "{refused}"
+        );
+        let silent = failure_of("home-MDT0000", &anyhow::anyhow!("refused")).to_string();
+        assert!(silent.contains("it does not answer (refused); `stria status`"), "{silent}");
     }
 
     #[test]

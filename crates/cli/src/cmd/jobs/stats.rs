@@ -52,10 +52,13 @@ impl JobStats {
         let count = rows.len();
         rows.truncate(if self.rows == 0 { usize::MAX } else { self.rows });
         match self.place.json {
+            // The error line says why there is nothing. An empty report would say that there were no requests.
+            _ if sample.is_empty() && silent.is_some() => {}
             true => {
                 let report = Report { by: self.by, rows: rows.iter().map(Line::from).collect() };
                 outln!("{}", serde_json::to_string_pretty(&report)?);
             }
+            false if rows.is_empty() && silent.is_some() => {}
             false if rows.is_empty() => outln!("no requests of jobs yet"),
             false => {
                 out!("{}", table(self.by, &rows, None));

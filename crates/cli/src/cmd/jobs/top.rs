@@ -104,6 +104,7 @@ impl Top {
             return Ok(());
         }
         match rows {
+            [] if silent.is_some() => {}
             [] => outln!("no requests of jobs in these {seconds:.1} s"),
             _ => out!("{}", table(self.by, rows, Some(seconds))),
         }

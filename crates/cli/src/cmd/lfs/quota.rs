@@ -10,6 +10,7 @@ use find::{Kind, Subject, Visitor};
 use parking_lot::Mutex;
 use types::size::human;
 
+use crate::cmd::lfs::words::mounts_named;
 use crate::exit::{Exit, Failure};
 
 /// Show what a user or a group uses of a file system. Stria has no quotas: limits are shown as 0, and the use is counted by a walk, as `find` walks.
@@ -37,8 +38,8 @@ pub struct Quota {
     /// Accepted, since scripts give it: one line is all there is.
     #[arg(short = 'v')]
     _verbose: bool,
-    /// The mount point, or a directory of which the use is wanted.
-    path: PathBuf,
+    /// The mount point, or a directory of which the use is wanted. Without it: each mount on this host.
+    path: Option<PathBuf>,
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
 }
@@ -94,30 +95,28 @@ impl Quota {
                 (("grp", Owner::Group(gid)), names.group(gid).unwrap_or_else(|| gid.to_string())),
             ],
         };
+        let paths = match &self.path {
+            Some(path) => vec![path.clone()],
+            None => mounts_named(None).into_iter().map(|(point, _)| point).collect(),
+        };
+        if paths.is_empty() {
+            let why = "no Stria file system is mounted here";
+            return Err(Failure::unusable("lfs quota", why, "give a directory").into());
+        }
         let mut is_whole = true;
-        for ((kind, owner), word) in wanted {
-            let (blocks, files, errors) = self.count(owner)?;
-            is_whole &= errors == 0;
-            out!("{}", self.text((kind, owner, &word), (blocks, files), errors == 0));
+        for path in &paths {
+            for ((kind, owner), word) in &wanted {
+                let (blocks, files, errors) = count(path, *owner)?;
+                is_whole &= errors == 0;
+                out!("{}", self.text(path, (kind, *owner, word), (blocks, files), errors == 0));
+            }
         }
         Ok(if is_whole { Exit::Done } else { Exit::Findings })
     }
 
-    /// Blocks, files, and paths that could not be read.
-    fn count(&self, owner: Owner) -> anyhow::Result<(u64, u64, u64)> {
-        // An absolute path is none of the words of an expression.
-        let words = [crate::cmd::absolute(&self.path)?.into_os_string()];
-        let query =
-            find::parse(&words).map_err(|why| Failure::unusable("lfs quota", why, "give a directory"))?;
-        let usage =
-            Usage { owner, blocks: AtomicU64::new(0), files: AtomicU64::new(0), linked: Mutex::default() };
-        let tell = |path: &Path, error: &io::Error| eprintln!("stria: {}: {error}", path.display());
-        let found = find::visit(&query, &usage, |_| Ok(()), tell)?;
-        Ok((usage.blocks.into_inner(), usage.files.into_inner(), found.errors))
-    }
-
     fn text(
         &self,
+        path: &Path,
         (kind, owner, word): (&str, Owner, &str),
         (blocks, files): (u64, u64),
         is_whole: bool,
@@ -129,7 +128,7 @@ impl Quota {
             format!("{first:>15}{}\n", rest.map(|cell| format!(" {cell:>7}")).concat())
         };
         let used = if self.human { "used" } else { "kbytes" };
-        let path = self.path.display().to_string();
+        let path = path.display().to_string();
         let id = match owner {
             Owner::User(uid) => format!("uid {uid}"),
             Owner::Group(gid) => format!("gid {gid}"),
@@ -155,6 +154,18 @@ impl Quota {
     }
 }
 
+/// Blocks, files, and paths that could not be read.
+fn count(path: &Path, owner: Owner) -> anyhow::Result<(u64, u64, u64)> {
+    // An absolute path is none of the words of an expression.
+    let words = [crate::cmd::absolute(path)?.into_os_string()];
+    let query = find::parse(&words).map_err(|why| Failure::unusable("lfs quota", why, "give a directory"))?;
+    let usage =
+        Usage { owner, blocks: AtomicU64::new(0), files: AtomicU64::new(0), linked: Mutex::default() };
+    let tell = |path: &Path, error: &io::Error| eprintln!("stria: {}: {error}", path.display());
+    let found = find::visit(&query, &usage, |_| Ok(()), tell)?;
+    Ok((usage.blocks.into_inner(), usage.files.into_inner(), found.errors))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,21 +177,20 @@ mod tests {
         std::fs::write(dir.join("below/a"), vec![1; 100_000]).unwrap();
         std::fs::hard_link(dir.join("below/a"), dir.join("b")).unwrap();
         std::fs::File::open(dir.join("b")).unwrap().sync_all().unwrap();
-        let path = dir.display().to_string();
-        let quota = |words: &[&str]| Quota::parse_from([&["quota"], words, &[&path]].concat());
+        let quota = |words: &[&str]| Quota::parse_from([&["quota"], words].concat());
         let uid = rustix::process::getuid().as_raw();
-        let (blocks, files, errors) = quota(&[]).count(Owner::User(uid)).unwrap();
+        let (blocks, files, errors) = count(&dir, Owner::User(uid)).unwrap();
         // Two directories and a file.
         assert_eq!((files, errors), (3, 0));
         assert!(blocks * 512 >= 100_000, "{blocks}");
-        assert_eq!(quota(&[]).count(Owner::User(4_000_000_000)).unwrap(), (0, 0, 0));
+        assert_eq!(count(&dir, Owner::User(4_000_000_000)).unwrap(), (0, 0, 0));
         std::fs::remove_dir_all(&dir).unwrap();
-        let text = quota(&["-u", "alice"]).text(("usr", Owner::User(7), "alice"), (2001, 3), true);
+        let text = quota(&["-u", "alice"]).text(&dir, ("usr", Owner::User(7), "alice"), (2001, 3), true);
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[0].join(" "), "Disk quotas for usr alice (uid 7):");
         assert_eq!(lines[1].join(" "), "Filesystem kbytes quota limit grace files quota limit grace");
         assert_eq!(lines[2][1..].join(" "), "1001 0 0 - 3 0 0 -");
-        let part = quota(&["-q"]).text(("grp", Owner::Group(7), "g"), (2, 3), false);
+        let part = quota(&["-q"]).text(&dir, ("grp", Owner::Group(7), "g"), (2, 3), false);
         assert_eq!(part.split_whitespace().skip(1).collect::<Vec<_>>().join(" "), "[1] 0 0 - [3] 0 0 -");
     }
 }

@@ -201,7 +201,12 @@ impl Ping {
             for nid in &all {
                 match (nid.ms, &nid.why) {
                     (Some(ms), _) => outln!("{}: {ms:.3} ms", nid.nid),
-                    (None, why) => outln!("{}: no answer: {}", nid.nid, why.as_deref().unwrap_or("?")),
+                    (None, why) => {
+                        let (why, nid) = (why.as_deref().unwrap_or("?"), &nid.nid);
+                        outln!(
+                            "{nid}: no answer: {why}; check that its server runs, and that the address is right"
+                        );
+                    }
                 }
             }
         }
