@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use spent::{Cause, Spent};
 use types::{Code, Fault, Seq, SessionId};
-use wire::jobs::{self, CLASSES, JobCounts, JobName, JobRow, JobStats, JobStatsReply, NAME_MAX, TellJobs};
+use wire::jobs::{
+    self, CLASSES, JobCounts, JobName, JobRow, JobStats, JobStatsReply, NAME_MAX, TellJobs, name_of,
+};
 use wire::{Empty, Header, ReplyHead, Request, Wire, encode_reply};
 
 const STRIPES: usize = 8;
@@ -201,8 +203,9 @@ impl Jobs {
             names.retain(|key, _| used.contains_key(key));
         }
         let room = NAMES_MAX.saturating_sub(names.len());
+        // A client of another release, or one that lies, may tell control characters.
         for JobName { tag, job, uid } in told.into_iter().take(room) {
-            names.insert((session.0, tag), Name { client: client.to_owned(), job, uid });
+            names.insert((session.0, tag), Name { client: name_of(client), job: name_of(&job), uid });
         }
         Ok(())
     }
@@ -291,6 +294,15 @@ mod tests {
         assert_eq!(stats.rows[1].counts.bytes_read, 20 * 4096);
         assert_eq!((stats.rows[0].counts.errors, stats.rows[0].client.as_str()), (1, "host 5"));
         assert_eq!((stats.others, stats.rest.total()), (0, 0));
+    }
+
+    #[test]
+    fn control_characters_in_told_names_reach_no_terminal() {
+        let jobs = Jobs::default();
+        jobs.count(0, (7, 1), a_read());
+        jobs.tell(SessionId(7), "host\u{9b}5", vec![name(1, "a\u{1b}[31mb\n")]).expect("names");
+        let row = &jobs.stats(10).rows[0];
+        assert_eq!((row.job.as_str(), row.client.as_str()), (r"a\u{1b}[31mb\n", r"host\u{9b}5"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use net::{Peer, rpc};
 use parking_lot::RwLock;
 use types::{Buf, Incarnation, SessionId};
 use wire::Header;
-use wire::jobs::{JobName, NAME_MAX, TellJobs};
+use wire::jobs::{JobName, NAME_MAX, TellJobs, name_of};
 
 use crate::session::link::Link;
 
@@ -51,8 +51,7 @@ struct Known {
 impl Jobs {
     /// The tag of this job and user, and whether it is new.
     pub fn tag(&self, job: &str, uid: u32) -> (u32, bool) {
-        let job = &job[..job.floor_char_boundary(NAME_MAX)];
-        let key = (job.to_owned(), uid);
+        let key = (name_of(job), uid);
         if let Some(tag) = self.known.read().tags.get(&key) {
             return (*tag, false);
         }
@@ -123,6 +122,13 @@ mod tests {
         let long = "ü".repeat(NAME_MAX);
         jobs.tag(&long, 0);
         assert!(jobs.names_after(2)[0].job.len() <= NAME_MAX);
+    }
+
+    #[test]
+    fn a_name_with_control_characters_is_told_without_them() {
+        let jobs = Jobs::default();
+        jobs.tag("evil\u{1b}[31mRED\nline", 1000);
+        assert_eq!(jobs.names_after(0)[0].job, r"evil\u{1b}[31mRED\nline");
     }
 
     #[test]
