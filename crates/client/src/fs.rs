@@ -264,7 +264,7 @@ impl Fs {
 
     /// The tag of a job and user, for `set_job`. The servers are told a new one at once.
     pub fn job_tag(&self, job: &str, uid: u32) -> u32 {
-        let (tag, is_new) = self.id.jobs.tag(job, uid);
+        let (tag, is_new) = self.id.jobs.tag(job, uid, Instant::now());
         if is_new {
             self.tell_servers();
         }

@@ -9,7 +9,11 @@ use crate::expr::{Context, Kind, Stat, Subject, Which};
 use crate::striping::Striping;
 
 #[derive(Clone, Debug)]
-pub struct Show(Form);
+pub struct Show {
+    form: Form,
+    /// Names lose their control characters, which would change the terminal.
+    is_for_terminal: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Form {
@@ -97,16 +101,25 @@ const FIELDS: [(&str, Field); 31] = [
 const OSTS: &str = "Lo";
 
 impl Show {
+    fn of(form: Form) -> Show {
+        Show { form, is_for_terminal: false }
+    }
+
+    /// For people, as `find` of GNU does: each control character of a name is a `?`, and so is each byte that is no text.
+    pub fn for_terminal(self) -> Show {
+        Show { is_for_terminal: true, ..self }
+    }
+
     pub fn lines() -> Show {
-        Show(Form::Items(vec![plain(Field::Path), Item::Text(b"\n".to_vec())]))
+        Show::of(Form::Items(vec![plain(Field::Path), Item::Text(b"\n".to_vec())]))
     }
 
     pub fn nul() -> Show {
-        Show(Form::Items(vec![plain(Field::Path), Item::Text(b"\0".to_vec())]))
+        Show::of(Form::Items(vec![plain(Field::Path), Item::Text(b"\0".to_vec())]))
     }
 
     pub fn json() -> Show {
-        Show(Form::Json)
+        Show::of(Form::Json)
     }
 
     pub fn listing() -> Show {
@@ -143,12 +156,12 @@ impl Show {
         if !plain.is_empty() {
             items.push(Item::Text(plain));
         }
-        Ok(Show(Form::Items(items)))
+        Ok(Show::of(Form::Items(items)))
     }
 
     /// Appends the result to `out`.
     pub fn add(&self, out: &mut Vec<u8>, of: &impl Subject, context: &Context) -> io::Result<()> {
-        match &self.0 {
+        match &self.form {
             Form::Json => add_json(out, of, context),
             Form::Items(items) => {
                 for item in items {
@@ -156,6 +169,7 @@ impl Show {
                         Item::Text(text) => out.extend_from_slice(text),
                         Item::Field { field, width, pads } => {
                             let value = field.value(of, context)?;
+                            let value = if self.is_for_terminal { without_controls(&value) } else { value };
                             let fill = width.saturating_sub(String::from_utf8_lossy(&value).chars().count());
                             let pad = std::iter::repeat_n(b' ', fill);
                             match pads {
@@ -169,6 +183,15 @@ impl Show {
             }
         }
     }
+}
+
+fn without_controls(name: &[u8]) -> Vec<u8> {
+    let mut out = String::new();
+    for chunk in name.utf8_chunks() {
+        out.extend(chunk.valid().chars().map(|c| if c.is_control() { '?' } else { c }));
+        out.extend(chunk.invalid().iter().map(|_| '?'));
+    }
+    out.into_bytes()
 }
 
 fn plain(field: Field) -> Item {
@@ -336,7 +359,7 @@ mod tests {
 
     #[test]
     fn formats_are_text_and_fields_with_widths() {
-        let Show(Form::Items(items)) = Show::format(b"a%%b\\t%-10p%05s\\012%LF%Lo\\q").expect("it is right")
+        let Form::Items(items) = Show::format(b"a%%b\\t%-10p%05s\\012%LF%Lo\\q").expect("it is right").form
         else {
             panic!("no items")
         };
@@ -353,6 +376,12 @@ mod tests {
         assert_eq!(items, want);
         assert!(Show::format(b"%Z").is_err_and(|why| why.contains("%Z")));
         assert!(Show::format(b"x%").is_err());
+    }
+
+    #[test]
+    fn names_on_a_terminal_have_no_control_characters() {
+        let shown = without_controls(b"/mnt/a\x1b[31mb\nc\xff\x7f \xc2\x9b \xc3\xbc");
+        assert_eq!(shown, "/mnt/a?[31mb?c?? ? ü".as_bytes());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -25,6 +25,9 @@ pub fn run(path: &Path, words: &[std::ffi::OsString], json: bool) -> Result<bool
         .map_err(|why| Unusable(format!("find: {why}; `stria find --help` has all tests")))?;
     if json {
         query.show = find::Show::json();
+    }
+    if io::stdout().is_terminal() {
+        query.show = query.show.for_terminal();
     }
     let db = Db::open_existing(path)?;
     // One moment of the index, however much is written meanwhile.

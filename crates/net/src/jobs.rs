@@ -1,7 +1,8 @@
 //! The requests of a target by job: the client's tag, to which the client tells a name. For people and tools; no rule depends on them.
 //!
 //! net-M2: threads count in stripes of their own. A job that was idle for `IDLE` is forgotten, and its counts go to the rest, so the sum of
-//! all rows and the rest never falls.
+//! all rows and the rest never falls. A full table of names drops those of jobs without a row. Clients tell names again from time to time, so a job
+//! that goes on has its name again.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,7 +12,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 use spent::{Cause, Spent};
 use types::{Code, Fault, Seq, SessionId};
-use wire::jobs::{self, CLASSES, JobCounts, JobName, JobRow, JobStats, JobStatsReply, NAME_MAX, TellJobs};
+use wire::jobs::{
+    self, CLASSES, JobCounts, JobName, JobRow, JobStats, JobStatsReply, NAME_MAX, TellJobs, name_of,
+};
 use wire::{Empty, Header, ReplyHead, Request, Wire, encode_reply};
 
 const STRIPES: usize = 8;
@@ -22,7 +25,7 @@ const JOBS_MAX: usize = 16_384;
 const NAMES_MAX: usize = 65_536;
 /// Rows of one answer: it fits into a body.
 const ROWS_MAX: usize = 16_384;
-/// Pause between two searches for idle jobs at a full table.
+/// Pause between two searches for idle jobs at a full table, and for names without a job.
 const SWEEP_EACH: u64 = 10;
 
 /// A session and its tag.
@@ -76,6 +79,7 @@ pub(crate) struct Jobs {
     /// Counts of jobs that are forgotten.
     gone: Mutex<Counts>,
     swept_sec: AtomicU64,
+    names_swept_sec: AtomicU64,
 }
 
 #[repr(align(128))]
@@ -100,6 +104,13 @@ pub(crate) struct Done {
 fn second(at: Instant) -> u64 {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     at.saturating_duration_since(*BEGIN.get_or_init(Instant::now)).as_secs()
+}
+
+/// True once in `SWEEP_EACH`.
+fn is_due(swept_sec: &AtomicU64, now: u64) -> bool {
+    let before = swept_sec.load(Ordering::Relaxed);
+    now >= before + SWEEP_EACH
+        && swept_sec.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 impl Jobs {
@@ -152,13 +163,7 @@ impl Jobs {
 
     /// Looks for idle jobs, but seldom.
     fn makes_room(&self, now: u64) -> bool {
-        let before = self.swept_sec.load(Ordering::Relaxed);
-        if now < before + SWEEP_EACH
-            || self.swept_sec.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
-            return false;
-        }
-        self.sweep(now) > 0
+        is_due(&self.swept_sec, now) && self.sweep(now) > 0
     }
 
     /// Forgets idle jobs. Returns how many.
@@ -190,19 +195,23 @@ impl Jobs {
     }
 
     /// Keeps the names that a client tells.
-    fn tell(&self, session: SessionId, client: &str, told: Vec<JobName>) -> Result<(), Fault> {
+    fn tell(&self, session: SessionId, client: &str, told: Vec<JobName>, now: u64) -> Result<(), Fault> {
         let is_long = |text: &str| text.len() > NAME_MAX;
         if told.len() > NAMES_MAX || is_long(client) || told.iter().any(|name| is_long(&name.job)) {
             return Err(Fault::new(Code::BadRequest, "names of jobs: too many, or one is too long"));
         }
         let mut names = self.names.write();
-        if names.len() + told.len() > NAMES_MAX {
+        let new = told.iter().filter(|name| !names.contains_key(&(session.0, name.tag))).count();
+        if names.len() + new > NAMES_MAX && is_due(&self.names_swept_sec, now) {
             let used = self.sums();
             names.retain(|key, _| used.contains_key(key));
         }
-        let room = NAMES_MAX.saturating_sub(names.len());
-        for JobName { tag, job, uid } in told.into_iter().take(room) {
-            names.insert((session.0, tag), Name { client: client.to_owned(), job, uid });
+        for JobName { tag, job, uid } in told {
+            let key = (session.0, tag);
+            if names.len() < NAMES_MAX || names.contains_key(&key) {
+                // A client of another release, or one that lies, may tell control characters.
+                names.insert(key, Name { client: name_of(client), job: name_of(&job), uid });
+            }
         }
         Ok(())
     }
@@ -240,7 +249,7 @@ impl Jobs {
         let said = match head.call {
             TellJobs::CALL => TellJobs::from_bytes(body)
                 .map_err(malformed)
-                .and_then(|told| self.tell(head.session, &told.client, told.jobs))
+                .and_then(|told| self.tell(head.session, &told.client, told.jobs, second(Instant::now())))
                 .map(|()| encode_reply(&done, Some(&Empty {}))),
             JobStats::CALL => JobStats::from_bytes(body)
                 .map_err(malformed)
@@ -279,7 +288,7 @@ mod tests {
         jobs.count(0, (7, 0), a_read());
         let absent = Done { call: wire::meta::Lookup::CALL, code: Code::NotFound as u16, ..a_read() };
         jobs.count(0, (7, 2), Done { took: Duration::ZERO, ..absent });
-        jobs.tell(SessionId(7), "host 5", vec![name(1, "4711"), name(2, "tar.1002")]).expect("names");
+        jobs.tell(SessionId(7), "host 5", vec![name(1, "4711"), name(2, "tar.1002")], 0).expect("names");
         let stats = jobs.stats(10);
         let rows: Vec<_> =
             stats.rows.iter().map(|row| (row.job.as_str(), row.uid, row.counts.total())).collect();
@@ -291,6 +300,15 @@ mod tests {
         assert_eq!(stats.rows[1].counts.bytes_read, 20 * 4096);
         assert_eq!((stats.rows[0].counts.errors, stats.rows[0].client.as_str()), (1, "host 5"));
         assert_eq!((stats.others, stats.rest.total()), (0, 0));
+    }
+
+    #[test]
+    fn control_characters_in_told_names_reach_no_terminal() {
+        let jobs = Jobs::default();
+        jobs.count(0, (7, 1), a_read());
+        jobs.tell(SessionId(7), "host\u{9b}5", vec![name(1, "a\u{1b}[31mb\n")], 0).expect("names");
+        let row = &jobs.stats(10).rows[0];
+        assert_eq!((row.job.as_str(), row.client.as_str()), (r"a\u{1b}[31mb\n", r"host\u{9b}5"));
     }
 
     #[test]
@@ -325,11 +343,29 @@ mod tests {
     #[test]
     fn names_are_bounded_and_long_ones_are_refused() {
         let jobs = Jobs::default();
-        assert!(jobs.tell(SessionId(1), "c", vec![name(1, &"x".repeat(NAME_MAX + 1))]).is_err());
+        assert!(jobs.tell(SessionId(1), "c", vec![name(1, &"x".repeat(NAME_MAX + 1))], 0).is_err());
         for round in 0..3 {
             let many = (0..NAMES_MAX as u32).map(|tag| name(tag, "j")).collect();
-            jobs.tell(SessionId(round), "c", many).expect("names");
+            jobs.tell(SessionId(round), "c", many, round).expect("names");
             assert!(jobs.names.read().len() <= NAMES_MAX);
         }
+    }
+
+    #[test]
+    fn a_name_for_which_there_was_no_room_is_kept_when_it_is_told_again() {
+        let jobs = Jobs::default();
+        let is_named = |session, tag| jobs.names.read().contains_key(&(session, tag));
+        jobs.count(0, (1, 1), a_read());
+        jobs.tell(SessionId(1), "c", (1..=NAMES_MAX as u32).map(|tag| name(tag, "j")).collect(), 0)
+            .expect("names");
+        // The last search was a moment ago.
+        jobs.names_swept_sec.store(100, Ordering::Relaxed);
+        jobs.tell(SessionId(2), "c", vec![name(1, "k")], 100).expect("names");
+        assert!(!is_named(2, 1));
+        jobs.tell(SessionId(1), "c", vec![name(5, "other")], 100).expect("names");
+        assert_eq!(jobs.names.read()[&(1, 5)].job, "other", "a name that is there needs no room");
+        jobs.tell(SessionId(2), "c", vec![name(1, "k")], 100 + SWEEP_EACH).expect("names");
+        assert!(is_named(2, 1) && is_named(1, 1), "names of jobs with requests stay");
+        assert_eq!(jobs.names.read().len(), 2);
     }
 }

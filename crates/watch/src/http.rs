@@ -15,6 +15,7 @@ use axum::response::{Html, IntoResponse};
 use axum::routing::get;
 use tokio::sync::oneshot;
 
+use crate::connections::{self, Limits};
 use crate::sheet::{self, Sheet};
 
 /// Makes the samples of a page.
@@ -41,6 +42,15 @@ impl Page {
 
     /// The pages of `router`, by a thread of this name.
     pub fn of(address: &str, name: &'static str, router: Router) -> io::Result<Page> {
+        Page::limited(address, name, router, Limits::OF_A_PAGE)
+    }
+
+    pub(crate) fn limited(
+        address: &str,
+        name: &'static str,
+        router: Router,
+        limits: Limits,
+    ) -> io::Result<Page> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -51,9 +61,10 @@ impl Page {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 // Open connections end with the runtime.
                 tokio::select! {
-                    ended = async { axum::serve(listener, router).await } => ended,
-                    _ = stopped => Ok(()),
+                    () = connections::serve(listener, router, limits) => {}
+                    _ = stopped => {}
                 }
+                io::Result::Ok(())
             });
             runtime.shutdown_timeout(STOP_MAX);
             if let Err(e) = served {

@@ -1,7 +1,8 @@
 //! The jobs on the page: few of them with a name, and the sum of all others.
 //!
-//! watch-M3: every sample only rises, so that rates are right. A job keeps its place while it is active. Requests of a job before it had a place
-//! stay with the others.
+//! watch-M3: every sample only rises, so that rates are right. A job keeps its place while it is active, and its samples begin at 0 with that. Each
+//! request counts for one sample: those of a job before it had a place stay with the others. Counts of a client that the target forgets stay with
+//! the job.
 
 use std::collections::HashMap;
 
@@ -34,14 +35,35 @@ impl Sums {
     fn less(self, other: Sums) -> Sums {
         Sums(std::array::from_fn(|n| self.0[n].saturating_sub(other.0[n])))
     }
+    fn max(self, other: Sums) -> Sums {
+        Sums(std::array::from_fn(|n| self.0[n].max(other.0[n])))
+    }
+}
+
+/// A session and its tag.
+type Part = (u64, u32);
+
+/// A job on the target's side: the sum of its clients.
+#[derive(Default)]
+struct Job {
+    /// Since the last page.
+    did: Sums,
+    busy_us: u64,
+    idle_sec: u32,
 }
 
 /// The jobs of one target that have a place.
 #[derive(Default)]
 pub struct Shown {
-    last: HashMap<Key, Sums>,
-    /// The counts of these jobs while they had a place.
+    /// All rows of the last page, as many as one answer of a target has. A job's sum would fall when the target forgets one of its clients.
+    parts: HashMap<Part, Sums>,
+    /// The last page had all rows of the target: one that is new now has done nothing before.
+    is_whole: bool,
+    /// The counts of jobs while they have a place.
+    jobs: HashMap<Key, Sums>,
+    /// Those of all jobs while they had one.
     told: Sums,
+    others: Sums,
 }
 
 impl Shown {
@@ -58,34 +80,59 @@ impl Shown {
     }
 
     fn update(&mut self, stats: &JobStatsReply) -> (Vec<(Key, Sums)>, Sums) {
-        let mut now: HashMap<Key, (Sums, u32)> = HashMap::new();
-        let mut total = Sums::of(&stats.rest);
+        let now = self.take(stats);
+        self.jobs.retain(|key, _| now.contains_key(key));
+        for (key, sums) in &mut self.jobs {
+            sums.add(now[key].did);
+            self.told.add(now[key].did);
+        }
+        self.give_places(&now);
+        let total =
+            stats.rows.iter().map(|row| Sums::of(&row.counts)).fold(Sums::of(&stats.rest), |mut all, row| {
+                all.add(row);
+                all
+            });
+        self.others = self.others.max(total.less(self.told));
+        (self.jobs.iter().map(|(key, sums)| (key.clone(), *sums)).collect(), self.others)
+    }
+
+    /// The jobs with a name, by what their clients did since the last page.
+    fn take(&mut self, stats: &JobStatsReply) -> HashMap<Key, Job> {
+        let mut now: HashMap<Key, Job> = HashMap::new();
+        let mut parts = HashMap::with_capacity(stats.rows.len());
         for row in &stats.rows {
-            total.add(Sums::of(&row.counts));
+            let (part, counts) = ((row.session.0, row.tag), Sums::of(&row.counts));
+            let did = match self.parts.get(&part) {
+                Some(last) => counts.less(*last),
+                None if self.is_whole => counts,
+                None => Sums::default(),
+            };
+            parts.insert(part, counts);
             if !row.job.is_empty() {
-                let (sums, idle_sec) =
-                    now.entry((row.job.clone(), row.uid)).or_insert((Sums::default(), u32::MAX));
-                sums.add(Sums::of(&row.counts));
-                *idle_sec = row.idle_sec.min(*idle_sec);
+                let job = now
+                    .entry((row.job.clone(), row.uid))
+                    .or_insert(Job { idle_sec: u32::MAX, ..Job::default() });
+                job.did.add(did);
+                job.busy_us += row.counts.busy_us;
+                job.idle_sec = row.idle_sec.min(job.idle_sec);
             }
         }
-        self.last.retain(|key, _| now.contains_key(key));
-        for (key, last) in &mut self.last {
-            self.told.add(now[key].0.less(*last));
-            *last = now[key].0;
+        (self.parts, self.is_whole) = (parts, stats.others == 0);
+        now
+    }
+
+    /// Free places go to the jobs that took most time.
+    fn give_places(&mut self, now: &HashMap<Key, Job>) {
+        let mut waiting: Vec<&Key> = now.keys().filter(|key| !self.jobs.contains_key(*key)).collect();
+        waiting.sort_unstable_by_key(|key| (std::cmp::Reverse(now[*key].busy_us), *key));
+        if self.jobs.len() + waiting.len() > SHOWN_MAX {
+            self.jobs.retain(|key, _| now[key].idle_sec < IDLE_SEC);
+            waiting.retain(|key| now[*key].idle_sec < IDLE_SEC);
         }
-        let mut waiting: Vec<&Key> = now.keys().filter(|key| !self.last.contains_key(*key)).collect();
-        waiting.sort_unstable_by_key(|key| (std::cmp::Reverse(now[*key].0.0[4]), *key));
-        if self.last.len() + waiting.len() > SHOWN_MAX {
-            self.last.retain(|key, _| now[key].1 < IDLE_SEC);
-            waiting.retain(|key| now[*key].1 < IDLE_SEC);
-        }
-        let room = SHOWN_MAX.saturating_sub(self.last.len());
+        let room = SHOWN_MAX.saturating_sub(self.jobs.len());
         for key in waiting.into_iter().take(room) {
-            self.last.insert(key.clone(), now[key].0);
+            self.jobs.insert(key.clone(), Sums::default());
         }
-        let rows = self.last.iter().map(|(key, sums)| (key.clone(), *sums)).collect();
-        (rows, total.less(self.told))
     }
 }
 
@@ -153,10 +200,58 @@ mod tests {
         let mut both = stats(&[(1, 10, 0), (2, 5, 0)], 0);
         both.rows[1].job = both.rows[0].job.clone();
         let (rows, others) = shown.update(&both);
-        assert_eq!((rows.len(), rows[0].1.0[0], others.0[0]), (1, 15, 15));
+        assert_eq!((rows.len(), rows[0].1.0[0], others.0[0]), (1, 0, 15));
         both.rows[0].counts.requests[0] += 7;
         let (rows, others) = shown.update(&both);
-        assert_eq!((rows[0].1.0[0], others.0[0]), (22, 15), "what a job does with a place is its own");
+        assert_eq!((rows[0].1.0[0], others.0[0]), (7, 15), "what a job does with a place is its own");
+    }
+
+    #[test]
+    fn a_job_does_not_fall_when_the_target_forgets_one_of_its_clients() {
+        let mut shown = Shown::default();
+        let of_one_job = |parts: &[(u32, u64, u32)], rest| {
+            let mut stats = stats(parts, rest);
+            stats.rows.iter_mut().for_each(|row| row.job = "4711".into());
+            stats
+        };
+        let mut page = |parts: &[(u32, u64, u32)], rest| {
+            let (rows, others) = shown.update(&of_one_job(parts, rest));
+            (rows[0].1.0[0], others.0[0])
+        };
+        assert_eq!(page(&[(1, 100, 0), (2, 50, 0)], 3), (0, 153));
+        assert_eq!(page(&[(1, 110, 0), (2, 50, 0)], 3), (10, 153));
+        // Its second client was idle; the first one goes on meanwhile.
+        assert_eq!(page(&[(1, 115, 0)], 53), (15, 153), "neither falls, and nothing counts twice");
+        assert_eq!(page(&[(1, 120, 0)], 53), (20, 153));
+        assert_eq!(
+            page(&[(1, 120, 0), (2, 4, 0)], 53),
+            (24, 153),
+            "it is back, and begins anew at the target"
+        );
+        assert_eq!(page(&[(1, 120, 0), (2, 9, 0)], 53), (29, 153));
+    }
+
+    #[test]
+    fn what_a_client_did_before_its_name_was_told_stays_with_the_others() {
+        let mut shown = Shown::default();
+        let mut two = stats(&[(1, 10, 0), (2, 30, 0)], 0);
+        two.rows[1].job.clear();
+        shown.update(&two);
+        two.rows[1].job = two.rows[0].job.clone();
+        two.rows[1].counts.requests[0] += 2;
+        let (rows, others) = shown.update(&two);
+        assert_eq!((rows[0].1.0[0], others.0[0]), (2, 40));
+    }
+
+    #[test]
+    fn a_row_that_did_not_fit_into_the_answer_before_is_not_counted_twice() {
+        let mut shown = Shown::default();
+        let part = JobStatsReply { others: 1, ..stats(&[(1, 90, 0)], 70) };
+        shown.update(&part);
+        let mut all = stats(&[(1, 90, 0), (2, 71, 0)], 0);
+        all.rows[1].job = all.rows[0].job.clone();
+        let (rows, others) = shown.update(&all);
+        assert_eq!((rows[0].1.0[0], others.0[0]), (0, 161));
     }
 
     /// The bar of issue 29: a page with 10^4 jobs takes less than 100 ms. Here only that it is bounded.

@@ -3,6 +3,7 @@
 //! watch-M1: each sample is of a family of `family.rs`, with its labels. `docs/metrics.md` has a row for each family.
 //! watch-M2: labels have few values: targets, calls, hosts. Sessions and files are no labels, and jobs are few (watch-M3).
 
+mod connections;
 pub mod family;
 mod http;
 pub mod jobs;

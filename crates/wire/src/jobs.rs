@@ -64,6 +64,25 @@ const OTHER: usize = CLASSES.len() - 1;
 /// Causes of waits, as `spent::Cause` has them.
 pub const CAUSES: [&str; 6] = ["queue", "device", "mirror", "log", "lock", "network"];
 
+/// A name as people may see it, of at most `NAME_MAX` bytes. Users choose names, and a control character would change an administrator's
+/// terminal. A name that was made so stays as it is.
+pub fn name_of(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        let len = out.len();
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+        if out.len() > NAME_MAX {
+            // Half of an escape would be another name.
+            out.truncate(len);
+            break;
+        }
+    }
+    out
+}
+
 /// The class of a call, as its place in `CLASSES`.
 pub fn class_of(call: u16) -> usize {
     const BY_CLASS: [&[u16]; OTHER] = [
@@ -167,6 +186,18 @@ impl JobCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_of_a_name_are_escaped_once_and_its_length_is_bounded() {
+        let evil = "evil\u{1b}[31mRED\nline\u{9b}2J\u{7f}";
+        let shown = name_of(evil);
+        assert_eq!(shown, r"evil\u{1b}[31mRED\nline\u{9b}2J\u{7f}");
+        assert_eq!(name_of(&shown), shown);
+        assert_eq!(name_of("größe 4711\\x"), "größe 4711\\x");
+        let long = name_of(&"\u{1b}".repeat(NAME_MAX));
+        assert!(long.len() <= NAME_MAX && long.ends_with(r"\u{1b}"), "{long}");
+        assert_eq!(name_of(&"ü".repeat(NAME_MAX)).len(), NAME_MAX);
+    }
 
     #[test]
     fn a_call_has_the_class_of_the_system_call_that_makes_it() {

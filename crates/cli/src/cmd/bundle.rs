@@ -1,6 +1,7 @@
 //! `stria bundle`: what a supporter asks for first, in one archive, without keys.
 //!
 //! cli-B1: no line that may hold a key, a password or a token goes into it, and no file of a folder of certificates.
+//! cli-B2: what it gathers lies in a directory that it has made itself, under a name that other users cannot guess. No link is followed there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,12 +57,16 @@ impl Bundle {
         let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         let name = format!("stria-bundle-{host}-{seconds}");
         let out = self.out.clone().unwrap_or_else(|| format!("{name}.tar.gz").into());
-        let scratch = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        let root = scratch.join(&name);
-        let made = self.fill(&root).and_then(|()| pack(&scratch, &name, &out));
-        // The archive has it all, or is not there.
-        let _ = fs::remove_dir_all(&scratch);
+        let archive = make_archive(&out)?;
+        let made = in_private_dir(|scratch| {
+            let root = scratch.join(&name);
+            make_private_dir(&root).context("a folder")?;
+            self.fill(&root)?;
+            pack(scratch, &name, archive)
+        });
         made.map_err(|e| {
+            // The archive has it all, or is not there.
+            let _ = fs::remove_file(&out);
             let next = "give --out on a disk with space; tar and gzip must be installed";
             Failure::failed(out.display(), format!("{e:#}"), next)
         })?;
@@ -70,8 +75,6 @@ impl Bundle {
     }
 
     fn fill(&self, root: &Path) -> anyhow::Result<()> {
-        use std::os::unix::fs::DirBuilderExt;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).context("a folder")?;
         let place = |words: &str| -> Vec<String> {
             let mut all: Vec<String> = words.split(' ').map(str::to_owned).collect();
             all.extend(self.dir.iter().flat_map(|dir| ["--dir".to_owned(), dir.display().to_string()]));
@@ -112,6 +115,34 @@ impl Bundle {
         }
         Ok(())
     }
+}
+
+/// The archive's file, before anything is gathered for it.
+fn make_archive(out: &Path) -> Result<fs::File, Failure> {
+    use std::os::unix::fs::OpenOptionsExt;
+    // Names of files and hosts are for its owner only.
+    fs::File::options().write(true).create_new(true).mode(0o600).open(out).map_err(|e| {
+        let next = match e.kind() {
+            std::io::ErrorKind::AlreadyExists => "remove it, or give another name by --out",
+            _ => "give --out FILE in a directory where this user may write",
+        };
+        Failure::failed(out.display(), e, next)
+    })
+}
+
+/// cli-B2. The directory is removed afterwards.
+fn in_private_dir(fill: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let path = std::env::temp_dir().join(format!("stria-bundle-{}", crate::serve::register::new_uuid()?));
+    make_private_dir(&path).with_context(|| path.display().to_string())?;
+    let made = fill(&path);
+    let _ = fs::remove_dir_all(&path);
+    made
+}
+
+/// Fails if anything has this name already.
+fn make_private_dir(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(path)
 }
 
 /// The output of a command, or the reason that there is none.
@@ -185,24 +216,22 @@ fn end_of(path: &Path) -> std::io::Result<String> {
 
 fn append(path: &Path, text: &str) -> anyhow::Result<()> {
     use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
     let mut file = fs::File::options()
         .create(true)
         .append(true)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
         .open(path)
         .with_context(|| path.display().to_string())?;
     Ok(file.write_all(text.as_bytes())?)
 }
 
-fn pack(scratch: &Path, name: &str, out: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    // Names of files and hosts are for its owner only.
-    let file =
-        fs::File::options().write(true).create_new(true).mode(0o600).open(out).context("the archive")?;
+fn pack(scratch: &Path, name: &str, archive: fs::File) -> anyhow::Result<()> {
     let tar = Command::new("tar")
         .arg("-C")
         .arg(scratch)
         .args(["-czf", "-", name])
-        .stdout(file)
+        .stdout(archive)
         .output()
         .context("tar")?;
     anyhow::ensure!(tar.status.success(), "tar: {}", String::from_utf8_lossy(&tar.stderr).trim());
@@ -217,6 +246,50 @@ mod tests {
     fn lines_with_secrets_are_left_out() {
         let text = "mgs = [\"a\"]\nPassword = \"x\"\nsecret: 00ff\nlisten = \"b\"\nGET /?Token=7\n";
         assert_eq!(clean(text), "mgs = [\"a\"]\nlisten = \"b\"\n");
+    }
+
+    #[test]
+    fn b2_a_directory_or_link_that_is_there_already_is_not_used() {
+        let scratch = crate::testdir::TestDir::new("bundle-private");
+        let (theirs, victim) = (scratch.path().join("theirs"), scratch.path().join("victim"));
+        fs::create_dir(&theirs).expect("made");
+        fs::write(&victim, "before").expect("written");
+        let (link, link_to_dir) = (theirs.join("commands"), scratch.path().join("link"));
+        std::os::unix::fs::symlink(&victim, &link).expect("linked");
+        std::os::unix::fs::symlink(&theirs, &link_to_dir).expect("linked");
+        for path in [&theirs, &link_to_dir] {
+            let refused = make_private_dir(path).map_err(|e| e.kind());
+            assert_eq!(refused, Err(std::io::ErrorKind::AlreadyExists));
+        }
+        append(&link, "after").expect_err("it is a link");
+        assert_eq!(fs::read_to_string(&victim).expect("read"), "before");
+    }
+
+    #[test]
+    fn b2_each_bundle_has_a_directory_of_its_own_for_its_user_only() {
+        use std::os::unix::fs::PermissionsExt;
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            in_private_dir(|path| {
+                assert_eq!(path.metadata()?.permissions().mode() & 0o777, 0o700);
+                seen.push(path.to_owned());
+                Ok(())
+            })
+            .expect("filled");
+        }
+        assert!(seen[0] != seen[1] && seen.iter().all(|path| !path.exists()), "{seen:?}");
+    }
+
+    #[test]
+    fn an_archive_that_exists_stays_and_the_line_says_so() {
+        let scratch = crate::testdir::TestDir::new("bundle-out");
+        let out = scratch.path().join("a.tar.gz");
+        fs::write(&out, "mine").expect("written");
+        let line = make_archive(&out).expect_err("it exists").to_string();
+        assert!(line.ends_with("; remove it, or give another name by --out"), "{line}");
+        assert_eq!(fs::read_to_string(&out).expect("read"), "mine");
+        let line = make_archive(&scratch.path().join("none/a")).expect_err("no directory").to_string();
+        assert!(line.ends_with("in a directory where this user may write"), "{line}");
     }
 
     #[test]

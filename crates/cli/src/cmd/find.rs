@@ -1,7 +1,7 @@
 //! `stria find`: searches trees with the tests of `find` and of `lfs find`, by several threads.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -42,6 +42,8 @@ Results are paths (-print), paths with NUL behind them (-print0), lines (-ls), J
   %a %c %t %w        times of access, change, content and birth, in UTC; %A@ %C@ %T@ %W@ in seconds
   %LF %Lc %LS %Li %Lo    file id, stripe count, stripe size, first OST, OSTs
 
+A terminal gets a ? for each control character of a name; files and pipes get names as they are.
+
 Example: stria find /mnt/stria/data -name '*.h5' -size +1G -mtime +30
 Example: stria find /mnt/stria -type f -ost 3 -print0 | xargs -0 ls -l
 Example: stria find /mnt/stria -user alice -printf '%s %LF %Lo %p\\n'
@@ -78,6 +80,9 @@ impl Find {
             .map_err(|why| Failure::unusable("find", why, "`stria find --help` has all tests"))?;
         if self.json {
             query.show = Show::json();
+        }
+        if io::stdout().is_terminal() {
+            query.show = query.show.for_terminal();
         }
         let context = Context { now: SystemTime::now().into(), names: Names::default() };
         let print = |piece: &[u8]| io::stdout().write_all(piece);

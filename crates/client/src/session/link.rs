@@ -73,8 +73,7 @@ pub(crate) struct Link {
     /// Of the mirror, as the primary told it in the life that this client is attached to; 0: not told.
     pub epoch: AtomicU32,
     pub aside: Aside,
-    /// The service that was told names of jobs, and the last of their tags.
-    pub told_jobs: Mutex<((SessionId, Incarnation), u32)>,
+    pub told_jobs: Mutex<jobs::Told>,
 }
 
 pub(crate) struct Retained {

@@ -1,7 +1,8 @@
 //! The door of the page: it opens for browsers of this host that have the token.
 //!
-//! cli-DA2: each request needs the token, as a cookie or in a header. It must also name this host as a loopback address: a page of another site
-//! that has its own name resolved to 127.0.0.1 gets nothing (DNS rebinding).
+//! cli-DA2: each request for figures needs the token in the header `Authorization`. The page without figures needs none: its script keeps the token,
+//! and sends it. There is no cookie, which a browser would send to every port of this host. Each request must also name this host as a loopback
+//! address: a page of another site that has its own name resolved to 127.0.0.1 gets nothing (DNS rebinding).
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -13,8 +14,10 @@ use crate::exit::Failure;
 
 /// Bytes of chance in a token.
 const RANDOM: usize = 32;
-/// The parameter of an address that has the token.
+/// The parameter of an address that has the token, for the script of the page.
 const PARAMETER: &str = "token";
+/// What a browser loads before the script has the token. The same bytes for all.
+const SHELL: [&str; 3] = ["/", "/page.css", "/page.js"];
 
 /// The secret that a browser must have.
 pub struct Token(String);
@@ -24,19 +27,15 @@ pub struct Token(String);
 pub struct Asked<'a> {
     /// Header `Host`, if there is exactly one.
     pub host: Option<&'a str>,
-    pub cookies: &'a [&'a str],
     /// Header `Authorization`.
     pub authorization: Option<&'a str>,
     pub path: &'a str,
-    pub query: Option<&'a str>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It gets an answer.
     Admit,
-    /// The address has the token: the browser gets this cookie, and goes to the address without it.
-    Cookie(String),
     /// There is no token, or another one.
     NoToken,
     /// It names another host.
@@ -88,7 +87,7 @@ impl Token {
         Ok(Token(text))
     }
 
-    /// The address with which a browser gets the cookie.
+    /// The address with which a browser gets the token.
     pub fn url(&self, address: SocketAddr) -> String {
         format!("http://{address}/?{PARAMETER}={}", self.0)
     }
@@ -101,36 +100,27 @@ impl Token {
 
     /// Judges a request.
     pub fn judge(&self, asked: &Asked) -> Verdict {
-        let Some(port) = asked.host.and_then(port_of_loopback) else { return Verdict::OtherHost };
-        // Browsers keep one set of cookies for all ports of a host: two pages need two names.
-        let name = format!("stria-dash-{port}");
-        let own =
-            |pair: &str| pair.trim().split_once('=').filter(|(n, _)| *n == name).map(|(_, v)| v.to_owned());
-        let mut given = asked.cookies.iter().flat_map(|line| line.split(';')).filter_map(own);
+        if !asked.host.is_some_and(is_loopback) {
+            return Verdict::OtherHost;
+        }
         let bearer = asked.authorization.and_then(|line| line.strip_prefix("Bearer ")).map(str::trim);
-        let parameter = asked.query.into_iter().flat_map(|query| query.split('&'));
-        let parameter = parameter.filter_map(|pair| pair.split_once('=')).find(|(key, _)| *key == PARAMETER);
-        match parameter {
-            Some((_, token)) if asked.path == "/" && self.is(token) => Verdict::Cookie(format!(
-                "{name}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000"
-            )),
-            _ if bearer.is_some_and(|token| self.is(token)) => Verdict::Admit,
-            _ if given.any(|token| self.is(&token)) => Verdict::Admit,
-            _ => Verdict::NoToken,
+        match SHELL.contains(&asked.path) || bearer.is_some_and(|token| self.is(token)) {
+            true => Verdict::Admit,
+            false => Verdict::NoToken,
         }
     }
 }
 
-/// The port of a `Host` that is a loopback address or `localhost`. It is that of the browser's side, which a tunnel may change.
-fn port_of_loopback(host: &str) -> Option<u16> {
+/// True of a `Host` that is a loopback address or `localhost`. Its port is that of the browser's side, which a tunnel may change.
+fn is_loopback(host: &str) -> bool {
     if let Ok(address) = host.parse::<SocketAddr>() {
-        return address.ip().is_loopback().then_some(address.port());
+        return address.ip().is_loopback();
     }
     if let Ok(ip) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        return ip.is_loopback().then_some(80);
+        return ip.is_loopback();
     }
     let (name, port) = host.split_once(':').unwrap_or((host, "80"));
-    name.eq_ignore_ascii_case("localhost").then(|| port.parse().ok()).flatten()
+    name.eq_ignore_ascii_case("localhost") && port.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
@@ -145,39 +135,27 @@ mod tests {
     }
 
     #[test]
-    fn a_request_needs_the_token() {
+    fn a_request_for_figures_needs_the_token() {
         let (token, right) = (token(), "ab".repeat(RANDOM));
-        let wrong = format!("{}c", &right[..2 * RANDOM - 1]);
-        let host = Some("127.0.0.1:9720");
-        let cookie = |name: &str, value: &str| format!("theme=dark; {name}={value}");
-        let judge = |cookie: &str, authorization: Option<&str>, path, query: Option<&str>| {
-            token.judge(&Asked { host, cookies: &[cookie], authorization, path, query })
-        };
-        let query = |value: &str| format!("a=1&token={value}");
-        for (name, verdict, expected) in [
-            ("nothing", judge("", None, "/", None), Verdict::NoToken),
-            ("a wrong cookie", judge(&cookie("stria-dash-9720", &wrong), None, "/", None), Verdict::NoToken),
-            ("an empty one", judge("stria-dash-9720=", None, "/", None), Verdict::NoToken),
-            (
-                "one of another port",
-                judge(&cookie("stria-dash-1", &right), None, "/", None),
-                Verdict::NoToken,
-            ),
-            ("its cookie", judge(&cookie("stria-dash-9720", &right), None, "/", None), Verdict::Admit),
-            (
-                "a header",
-                judge("", Some(&format!("Bearer {right}")), "/api/state.json", None),
-                Verdict::Admit,
-            ),
-            ("a part", judge("", Some(&format!("Bearer {}", &right[..9])), "/", None), Verdict::NoToken),
-            ("a wrong address", judge("", None, "/", Some(&query(&wrong))), Verdict::NoToken),
-            ("no page", judge("", None, "/api/state.json", Some(&query(&right))), Verdict::NoToken),
-        ] {
-            assert_eq!(verdict, expected, "{name}");
+        let wrong = format!("Bearer {}c", &right[..2 * RANDOM - 1]);
+        let right = format!("Bearer {right}");
+        let judge =
+            |authorization, path| token.judge(&Asked { host: Some("127.0.0.1:9720"), authorization, path });
+        for path in ["/api/state.json", "/api/history.json", "/none", "//", "/page.html"] {
+            for (name, authorization, expected) in [
+                ("nothing", None, Verdict::NoToken),
+                ("a wrong token", Some(&wrong[..]), Verdict::NoToken),
+                ("a part", Some(&right[..20]), Verdict::NoToken),
+                ("an empty one", Some("Bearer "), Verdict::NoToken),
+                ("another scheme", Some(&right["Bearer ".len()..]), Verdict::NoToken),
+                ("the token", Some(&right[..]), Verdict::Admit),
+            ] {
+                assert_eq!(judge(authorization, path), expected, "{path} with {name}");
+            }
         }
-        let Verdict::Cookie(line) = judge("", None, "/", Some(&query(&right))) else { panic!("no cookie") };
-        assert!(line.starts_with(&format!("stria-dash-9720={right}; ")), "{line}");
-        assert!(line.contains("HttpOnly") && line.contains("SameSite=Strict"), "{line}");
+        for path in SHELL {
+            assert_eq!(judge(None, path), Verdict::Admit, "{path} has no figures");
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION,
-    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
@@ -74,15 +74,11 @@ fn typed(kind: &'static str, body: impl IntoResponse) -> Response {
     ([(CONTENT_TYPE, kind)], body).into_response()
 }
 
-/// Admits requests of those that have the token, and gives each answer the headers that bound what a page may do.
+/// Admits requests by cli-DA2, and gives each answer the headers that bound what a page may do.
 async fn guard(State(door): State<Door>, request: Request, next: Next) -> Response {
     let verdict = judge(&door.token, request.headers(), request.uri());
     let mut response = match verdict {
         Verdict::Admit => next.run(request).await,
-        Verdict::Cookie(cookie) => {
-            let headers = [(SET_COOKIE, cookie), (LOCATION, "/".to_owned())];
-            (StatusCode::SEE_OTHER, headers).into_response()
-        }
         Verdict::NoToken => (StatusCode::UNAUTHORIZED, typed(TEXT, door.refusal.to_string())).into_response(),
         Verdict::OtherHost => {
             let line = "stria dash: it answers under 127.0.0.1, [::1] and localhost only; use one of these, by `ssh -L` from another host\n";
@@ -105,14 +101,8 @@ fn judge(token: &Token, headers: &HeaderMap, uri: &Uri) -> Verdict {
     let all = |name: HeaderName| -> Vec<&str> {
         headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect()
     };
-    let (hosts, cookies, authorization) = (all(HOST), all(COOKIE), all(AUTHORIZATION));
-    token.judge(&Asked {
-        host: only(&hosts),
-        cookies: &cookies,
-        authorization: only(&authorization),
-        path: uri.path(),
-        query: uri.query(),
-    })
+    let (hosts, authorization) = (all(HOST), all(AUTHORIZATION));
+    token.judge(&Asked { host: only(&hosts), authorization: only(&authorization), path: uri.path() })
 }
 
 /// A header that is there twice is none: it says two things.
@@ -168,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_page_needs_the_token_and_bounds_what_it_may_load() {
+    fn figures_need_the_token_and_every_answer_bounds_what_it_may_load() {
         let dir = TestDir::new("dash-http");
         let token = Arc::new(Token::of(&dir.path().join("token")).unwrap());
         let shared = Arc::new(Shared::new(History::open(&dir.path().join("history")).unwrap(), 10));
@@ -179,16 +169,23 @@ mod tests {
         let page = watch::Page::of("127.0.0.1:0", "dash", pages.clone_router()).unwrap();
         let address = page.address();
         let (host, url) = (format!("Host: {address}\r\n"), pages.url(address));
-        let bearer = format!("{host}Authorization: Bearer {}\r\n", url.rsplit_once('=').unwrap().1);
-        for (path, kind) in [
-            ("/", "text/html"),
-            ("/page.css", "text/css"),
-            ("/page.js", "text/javascript"),
-            ("/api/state.json", JSON),
-            ("/api/history.json?span=week", JSON),
+        let token = url.rsplit_once('=').unwrap().1;
+        let bearer = format!("{host}Authorization: Bearer {token}\r\n");
+        for (path, kind, is_open) in [
+            ("/", "text/html", true),
+            (&format!("/?token={token}"), "text/html", true),
+            ("/page.css", "text/css", true),
+            ("/page.js", "text/javascript", true),
+            ("/api/state.json", JSON, false),
+            (&format!("/api/state.json?token={token}"), JSON, false),
+            ("/api/history.json?span=week", JSON, false),
         ] {
-            let refused = get(address, path, &host);
-            assert!(refused.starts_with("HTTP/1.0 401") && refused.contains(POLICY), "{path}: {refused}");
+            // A browser sends cookies to every port of a host, so none counts here, and none is set.
+            let without = get(address, path, &format!("{host}Cookie: token={token}; stria-dash={token}\r\n"));
+            let status = if is_open { "HTTP/1.0 200" } else { "HTTP/1.0 401" };
+            assert!(without.starts_with(status) && without.contains(POLICY), "{path}: {without}");
+            let is_public = !without.to_ascii_lowercase().contains("set-cookie") && !without.contains(token);
+            assert!(is_public && !without.contains("alert(1)"), "{path}: {without}");
             let answer = get(address, path, &bearer);
             assert!(answer.starts_with("HTTP/1.0 200"), "{path}: {answer}");
             assert!(
@@ -214,5 +211,6 @@ mod tests {
         assert!(![PAGE, STYLE, SCRIPT].into_iter().any(elsewhere));
         // The policy would refuse these.
         assert!(!PAGE.contains("style=") && !PAGE.contains("onclick") && !PAGE.contains("<style"));
+        assert!(!SCRIPT.contains("document.cookie"), "it would go to every port of this host");
     }
 }

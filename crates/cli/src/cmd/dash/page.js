@@ -10,6 +10,24 @@ let span = "hour";
 let points = null;
 // The newest time at which `stria dash` answered.
 let answeredMs = 0;
+const token = takeToken();
+
+// The token comes with the address, and leaves it at once. The tab keeps it for this address and port; a cookie would go to every port of the host.
+function takeToken() {
+  const address = new URL(location.href);
+  const given = address.searchParams.get("token");
+  if (given !== null) {
+    address.searchParams.delete("token");
+    history.replaceState(null, "", address.pathname + address.search + address.hash);
+  }
+  try {
+    if (given !== null) sessionStorage.setItem("token", given);
+    return given || sessionStorage.getItem("token") || "";
+  } catch {
+    // The browser keeps nothing: the token holds until the page is loaded again.
+    return given || "";
+  }
+}
 
 function make(tag, className, ...children) {
   const element = document.createElement(tag);
@@ -392,8 +410,8 @@ function banner(text) {
 }
 
 async function get(path) {
-  const answer = await fetch(path, { cache: "no-store", credentials: "same-origin" });
-  if (answer.status === 401) throw new Error("This page needs its token again: open the address that `stria dash` printed.");
+  const answer = await fetch(path, { cache: "no-store", credentials: "omit", headers: { Authorization: `Bearer ${token}` } });
+  if (answer.status === 401) throw new Error("This page needs its token: open the address that `stria dash` printed.");
   if (!answer.ok) throw new Error(`stria dash answers with status ${answer.status}.`);
   return answer.json();
 }
