@@ -273,7 +273,7 @@ fn temporary(path: &Path, bytes: &[u8]) -> io::Result<()> {
         file.set_len(bytes.len() as u64)?;
     }
     let reserved = RESERVED_BYTES_MIN.max(2 * bytes.len() as u64);
-    // What is there may do for these bytes. Else the write tells that there is no space.
+    // Without more space the present blocks may suffice. If they do not, the write fails with the reason.
     let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, reserved);
     file.write_all(bytes)?;
     file.sync_all()

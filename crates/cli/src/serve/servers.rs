@@ -1,4 +1,7 @@
 //! The targets of one process: opens, registers, joins, serves and stops them in order.
+//!
+//! cli-SV1: a device that cannot be opened, or whose target is refused, is left out. So one bad drive takes one target away, and not all of its
+//!     server.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
@@ -195,10 +198,7 @@ impl Servers {
         self.mgs = Some(mgs);
     }
 
-    /// Opens, registers and serves these targets. False: some are left out.
-    ///
-    /// cli-SV1: a device that cannot be opened, or whose target is refused, is left out. So one bad drive takes one target away, and not all of
-    /// its server.
+    /// Opens, registers and serves these targets. False: some are left out (cli-SV1).
     pub fn add_each(
         &mut self,
         targets: &[(Role, PathBuf, Wanted)],
@@ -216,7 +216,7 @@ impl Servers {
             };
             match why {
                 None => {}
-                // An administrator who makes targets corrects what is wrong at once.
+                // New targets are made by hand, so the error is seen at once.
                 Some(why) if blank == Blank::Format => return Err(why),
                 Some(why) => left_out.push((path, why)),
             }
@@ -345,7 +345,7 @@ impl Servers {
             match LogDevice::open(path) {
                 Ok(log) => self.logs.push(log),
                 Err(why) if blank == Blank::Format => return Err(why),
-                Err(why) => tracing::error!("{why:#}"),
+                Err(why) => tracing::error!("{why:#}: this log device is left out, and so is its OST"),
             }
         }
         Ok(())

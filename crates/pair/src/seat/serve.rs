@@ -1,4 +1,7 @@
 //! Calls of the other member.
+//!
+//! pair-S13: a target that was taken out of the mirror is not heard. Its server may not know that yet, and by its map it has the place of the
+//!     present member.
 
 use std::sync::Arc;
 
@@ -75,7 +78,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// pair-S13: a former member, which may not know yet that it was removed, has the same place in its map as the present one.
+    /// pair-S13.
     fn living_of(
         &self,
         mirror: types::MirrorId,
