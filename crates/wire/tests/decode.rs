@@ -221,8 +221,12 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "pair::NoteOf" => notes().iter().map(Wire::to_bytes).collect(),
         "pair::Letter" => vec![letter(pair::NoteOf::Leaving).to_bytes()],
         "pair::Letters" => vec![
-            pair::Letters { mirror: MirrorId(3), letters: notes().into_iter().map(letter).collect() }
-                .to_bytes(),
+            pair::Letters {
+                mirror: MirrorId(3),
+                from: TargetId(5),
+                letters: notes().into_iter().map(letter).collect(),
+            }
+            .to_bytes(),
         ],
         "pair::CompareStep" => steps().iter().map(Wire::to_bytes).collect(),
         "pair::CompareRecords" => {
