@@ -13,10 +13,8 @@ use super::semantics::wait_until;
 use super::sys::ensure_eq;
 use super::{Bench, Needs, Test};
 
-pub const OWN: &[(Needs, Test)] = &[
-    (Needs::Only(Wiring::Two), ("index::it_finds_what_a_walk_finds_over_kills", over_kills)),
-    (Needs::Only(Wiring::Tcp), ("index::it_waits_for_a_mount_that_is_away", waits_for_its_mount)),
-];
+pub const OWN: &[(Needs, Test)] =
+    &[(Needs::Only(Wiring::Two), ("index::it_finds_what_a_walk_finds_over_kills", over_kills))];
 
 /// Everything but access times, which no change record tells.
 const ALL: &str = "%p|%P|%f|%d|%s|%b|%n|%i|%m|%U|%G|%y|%l|%T@|%C@|%W@|%Lc|%LS|%Li|%Lo\\0";
@@ -225,6 +223,11 @@ fn over_kills(b: &mut Bench) -> Result<()> {
     let out = b.cluster.dir.join("analytics");
     b.cluster.stria(&["index", "run", "--once", "--db", &file, &mount])?;
     let shown = out.display().to_string();
+    let (_, status) = b.cluster.stria(&["index", "status", "-j", "--db", &file])?;
+    let status: serde_json::Value = serde_json::from_str(&status).with_context(|| status.clone())?;
+    let schemas = Schemas::read(Path::new("docs/json")).context("run from the root of the checkout")?;
+    schemas.check("stria-index-status.json", &status)?;
+    ensure_eq(status["old"].as_bool(), Some(false), "an index that looked a moment ago")?;
     let (code, said) = b.cluster.stria(&["index", "analytics", "--db", &file, "--out", &shown])?;
     ensure!(code == 0 && said.trim().ends_with("index.html"), "{code}: {said}");
     let (_, walked) = found(b, &[&mount, "-type", "f", "-printf", "%i %s\\0"])?;
@@ -249,36 +252,4 @@ fn over_kills(b: &mut Bench) -> Result<()> {
     let (code, said) = b.cluster.stria(&["index", "status", "--db", &file])?;
     ensure!(code == 0 && said.contains("following"), "{code}: {said}");
     Ok(())
-}
-
-/// As `stria-index@.service` at boot, where nothing orders it behind the mount, and over a mount that is made anew.
-fn waits_for_its_mount(b: &mut Bench) -> Result<()> {
-    let (second, db) = (b.cluster.dir.join("second"), b.cluster.dir.join("index.db"));
-    fs::create_dir(&second)?;
-    let (place, file) = (second.display().to_string(), db.display().to_string());
-    let source = format!("{}:/stria", b.cluster.mgs());
-    let mut indexer = Indexer::of(b, &db, &second)?;
-    for (n, name) in ["first", "again"].into_iter().enumerate() {
-        wait_until("it says once that it waits", || {
-            let log = fs::read_to_string(Indexer::log(b))?;
-            Ok(log.matches("no mount of Stria").count() > n)
-        })?;
-        ensure!(indexer.0.try_wait()?.is_none(), "the index has ended");
-        let (code, said) = b.cluster.stria(&["mount", &source, &place])?;
-        ensure_eq(code, 0, &said)?;
-        fs::write(second.join(name), "x")?;
-        let followed = wait_until("the index goes on with the mount", || {
-            let out =
-                Command::new(b.cluster.bin()).args(["find", "-db", &file, &place, "-name", name]).output()?;
-            Ok(!out.stdout.is_empty())
-        });
-        let ended = Command::new("umount").arg(&second).status()?.success();
-        followed?;
-        ensure!(ended, "umount");
-    }
-    let (_, status) = b.cluster.stria(&["index", "status", "-j", "--db", &file])?;
-    let status: serde_json::Value = serde_json::from_str(&status).with_context(|| status.clone())?;
-    let schemas = Schemas::read(Path::new("docs/json")).context("run from the root of the checkout")?;
-    schemas.check("stria-index-status.json", &status)?;
-    ensure_eq(status["old"].as_bool(), Some(false), "an index that looked a moment ago")
 }
