@@ -62,7 +62,7 @@ pub fn run(path: &Path, mount: &Path, once: bool, rebuild: bool) -> Result<bool>
     }
 }
 
-/// What an error means to `run`: a server is away for a while, or the mount is.
+/// The judge of errors of `run`: it waits while a server or the mount is away.
 struct Waiting {
     once: bool,
     /// The line that was written last.

@@ -61,7 +61,7 @@ bodies! {
         more: bool,
         /// Changes of names and attributes that wait for clients to forget.
         changes_waiting: u64,
-        /// What these wait for, at most `LEASES_MAX`.
+        /// Their inodes and holders, at most `LEASES_MAX`.
         names: Vec<NameWait>,
     }
     /// A session, milliseconds since it was heard of and until its leases end, and how many it holds: of directories and of files.

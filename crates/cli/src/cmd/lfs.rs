@@ -64,7 +64,7 @@ impl Lfs {
     }
 }
 
-/// What clap has read. An option that Stria lacks is refused in one line; help and other errors are told by clap.
+/// The arguments as clap reads them. An option that Stria lacks is refused in one line; help and other errors are told by clap.
 fn parsed<T>(read: Result<T, clap::Error>, (verb, ours): (&str, &str)) -> Result<T, Failure> {
     match read {
         Ok(read) => Ok(read),

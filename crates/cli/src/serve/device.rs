@@ -120,7 +120,7 @@ pub fn is_new(path: &Path) -> bool {
     }
 }
 
-/// Whether a formatted target is here that no management service knows yet.
+/// True if a formatted target is here that no management service knows yet.
 pub fn is_unregistered(path: &Path) -> bool {
     FileDisk::open_read_only(path)
         .is_ok_and(|disk| matches!(content::look(&disk), Ok(Content::Target(label)) if label.target.0 == 0))

@@ -73,7 +73,7 @@ impl Two {
         })
     }
 
-    /// What an administrator sees.
+    /// The leases, as an administrator sees them.
     fn leases(&self) -> wire::mdt::MdtLeasesReply {
         let cap = object::cap::make_admin(&SECRET, 1 << 40);
         self.rig.mdt.core.on_leases(&wire::mdt::MdtLeases { cap, fid: Fid(0) }).unwrap()

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 const RANDOM: usize = 32;
 /// The parameter of an address that has the token, for the script of the page.
 const PARAMETER: &str = "token";
-/// What a browser loads before the script has the token. The same bytes for all.
+/// The files that a browser loads before the script has the token. They are the same for all.
 const SHELL: [&str; 3] = ["/", "/page.css", "/page.js"];
 
 /// The secret that a browser must have.

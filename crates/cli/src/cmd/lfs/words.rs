@@ -17,7 +17,7 @@ struct Special {
     does: Does,
 }
 
-/// What becomes of an option.
+/// The treatment of an option.
 #[derive(Clone, Copy, Debug)]
 enum Does {
     /// It changes nothing here: it is left out.
