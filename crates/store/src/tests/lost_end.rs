@@ -3,8 +3,7 @@
 use disk::SplitMix;
 
 use super::fill::Refilled;
-use super::life::{Memory, Outcome, Shape, draw_crash, is_long};
-use super::ops::Op;
+use super::life::{Memory, Shape, draw_crash, is_long};
 use super::pair::{Pair, catch_up, check_equal, shape};
 use super::*;
 
@@ -57,15 +56,7 @@ fn rp8_a_member_that_took_entries_is_equal_after_the_primary_lost_the_end_of_its
         pair.life.store.set_companion(None);
         pair.life.store.set_epoch(Epoch(9));
         for _ in 0..30 {
-            let op = pair.draw();
-            if matches!(op, Op::Checkpoint) {
-                continue;
-            }
-            match pair.life.carry_out(&op) {
-                Outcome::Done | Outcome::Refused(StoreError::NoSpace(_)) => {}
-                other => panic!("{op:?}: {other:?}"),
-            }
-            if pair.life.rng.below(8) == 0 {
+            if pair.step_alone() && pair.life.rng.below(8) == 0 {
                 pair.life.store.destage_all().unwrap();
             }
         }

@@ -204,6 +204,18 @@ impl Pair {
         assert_eq!(self.other.last_seq(), self.life.store.last_seq(), "store-RP1, after {op:?}");
     }
 
+    /// As `step`, while the other member is away. False: it was a checkpoint, which would trim the log, and is left out.
+    pub fn step_alone(&mut self) -> bool {
+        let op = self.draw();
+        if matches!(op, Op::Checkpoint) {
+            return false;
+        }
+        match self.life.carry_out(&op) {
+            Outcome::Done | Outcome::Refused(StoreError::NoSpace(_)) => true,
+            other => panic!("{op:?}: {other:?}"),
+        }
+    }
+
     /// Work that the standby does by itself; sometimes it is killed.
     pub fn other_works(&mut self) {
         let other = &self.other;
