@@ -17,6 +17,8 @@
 //! mirror-E3: a member that lost power is not whole: it serves, acknowledges and promises nothing as a member in sync, until it is alone
 //!     by the map or has joined again.
 //! mirror-E4: a lone member that starts asks for a new epoch, so that a line is never continued behind a lost tail.
+//! mirror-E5: a follower whose process stops does not ask to be alone when its primary leaves, and returns that one's promise. So a stop of both
+//!     leaves both in sync, and either has everything afterwards. A primary whose process stops still asks: its last requests wait for it.
 //! mirror-J2: before the primary asks for the other to be declared in sync, it holds the other's promise, promises in turn, and answers only
 //!     what both have. It goes back to being alone by a new epoch only, as the request may be carried out at any later time.
 //! mirror-J3: the other flushes what it copied before it says that it is whole.
@@ -71,6 +73,8 @@ pub struct Member {
     /// mirror-E4: the map's epoch has been heard of in this life.
     is_confirmed: bool,
     is_leaving: bool,
+    /// mirror-E5.
+    is_stopping: bool,
     /// mirror-J2: alone by the map, and bound to both.
     is_joint: bool,
     /// mirror-F5: the end of the history that this member took over to be filled.
@@ -102,6 +106,7 @@ impl Member {
             patient_until_ms: now_ms + PROMISE_MS,
             is_confirmed: false,
             is_leaving: false,
+            is_stopping: false,
             is_joint: false,
             filled_from: MirrorSeq(0),
             committed: MirrorSeq(0),
@@ -302,6 +307,16 @@ impl Member {
         self.turn_to_mgs(now_ms, out);
     }
 
+    /// Its process has begun to stop, and `on_leave` follows.
+    pub fn on_stopping(&mut self) {
+        self.is_stopping = true;
+    }
+
+    /// True once the other member has said that it leaves.
+    pub fn is_left(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.is_leaving)
+    }
+
     /// A planned stop: what was ordered is flushed by the caller, which takes no requests any more.
     pub fn on_leave(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
         self.is_leaving = true;
@@ -396,6 +411,10 @@ impl Member {
             Note::Return(token) => self.given.on_return(token),
             Note::Leaving => {
                 peer.is_leaving = true;
+                if self.follows_stop() {
+                    let token = self.held.give_back(now_ms);
+                    out.push(Effect::Send(self.letter(Note::Return(token))));
+                }
                 self.turn_to_mgs(now_ms, out);
             }
         }
@@ -575,14 +594,13 @@ impl Member {
             out.push(Effect::Request(self.asking(epoch)));
             return;
         }
-        let is_left = self.peer.as_ref().is_some_and(|peer| peer.is_leaving);
         let is_lapsed = !self.held.is_held(now_ms) && self.patient_until_ms <= now_ms;
         let must_ask = if self.is_alone() {
             !self.is_confirmed
         } else {
-            !self.standing.is_whole || is_left || is_lapsed || self.has_lost_peer()
+            !self.standing.is_whole || self.is_left() || is_lapsed || self.has_lost_peer()
         };
-        if must_ask {
+        if must_ask && !self.follows_stop() {
             // mirror-E2, mirror-E1: durable in this order, and silent from here on.
             if kept(Rule::FlushBeforeAsk) {
                 self.flush(out);
@@ -598,7 +616,7 @@ impl Member {
             epoch,
             is_whole: self.standing.is_whole,
             end: self.history.end(),
-            is_planned: self.peer.as_ref().is_some_and(|peer| peer.is_leaving),
+            is_planned: self.is_left(),
         }
     }
 
@@ -625,6 +643,10 @@ impl Member {
         let is_settled =
             self.standing.is_whole && (self.map().is_pair() || self.is_confirmed) && !self.is_silent();
         self.orders_by_map() && (is_settled || !kept(Rule::SettledLeads))
+    }
+    /// mirror-E5.
+    fn follows_stop(&self) -> bool {
+        self.is_stopping && !self.orders_by_map()
     }
     /// Alone by the map, and not bound to both.
     fn is_alone(&self) -> bool {

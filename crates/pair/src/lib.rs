@@ -35,6 +35,8 @@
 //! pair-S12: the same holds for a medium that does not give a part of the content back, or refuses writes, while the other member is in
 //!     contact too. The content of a medium that refuses writes is not doubted. The last good copy goes on with what it has. Of two members
 //!     that have trouble at once the follower ends first.
+//! pair-S15: a life that ends by a fault tells the other member, as a planned stop does. On one full disk both would end otherwise, and again and
+//!     again: the other one counts as in contact for as long as its promise lasts.
 //! pair-S9: a member that is filled is asked by its acknowledgements whether the filling is complete. One that is not, though it has the last
 //!     entry, is filled anew.
 //! pair-S10: pages are given and taken by members that are in sync with each other under one epoch, so that their content is equal.
@@ -48,7 +50,7 @@ mod post;
 mod seat;
 
 pub use clock::{Clock, MachineClock};
-pub use note::{LogLines, check_note_is_of, copied_note, filling_note, noted_standing};
+pub use note::{LogLines, check_note_is_of, copied_note, doubted_note, filling_note, noted_standing};
 pub use post::{FabricPost, Post};
 pub use seat::{End, FillPace, Report, Seat, Setup, Turn};
 

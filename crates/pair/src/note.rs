@@ -5,7 +5,11 @@
 //! 29 epoch under which it asked to be alone u32   33 number of lines u16   35 lines: line u32, first seq u64
 //! ```
 //!
-//! Bits: 1 whole, 2 filling, 4 asked, 8 a clean stop, 16 free (its promise was over at that stop).
+//! Bits: 1 whole, 2 filling, 4 asked, 8 a clean stop, 16 free (its promise was over at that stop), 32 doubted.
+//!
+//! pair-S14: a medium that failed may have dropped what was acknowledged, and it may read well until its pages are read anew. So the doubt is in
+//!     the note. A member with it begins as one that lost power, claims no entries before the MGS, and is filled once its map has it out. Alone by
+//!     its map it is the best copy that there is, and the doubt ends.
 
 use mirror::{Ending, History, Line, MemberId, MemberState, Members, MirrorSeq, Standing};
 use types::{Code, Epoch, Fault, Incarnation, MirrorId, Seq};
@@ -27,6 +31,7 @@ const FILLING: u8 = 2;
 const ASKED: u8 = 4;
 const CLEAN: u8 = 8;
 const FREE: u8 = 16;
+const DOUBTED: u8 = 32;
 
 /// Lines of the entries that the log has, each with the first seq that it has of it, and the last seq. A log without entries has no lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +54,8 @@ pub struct Kept {
     pub standing: Standing,
     /// The last stop was a clean one; and then, whether the promise was over.
     pub stop: Option<bool>,
+    /// pair-S14.
+    pub is_doubted: bool,
     pub lines: Vec<(Line, MirrorSeq)>,
 }
 
@@ -60,7 +67,8 @@ impl Kept {
             | bit(is_filling, FILLING)
             | bit(asked.is_some(), ASKED)
             | bit(self.stop.is_some(), CLEAN)
-            | bit(self.stop == Some(true), FREE);
+            | bit(self.stop == Some(true), FREE)
+            | bit(self.is_doubted, DOUBTED);
         let lines = &self.lines[self.lines.len().saturating_sub(LINES_MAX)..];
         let members = letters::members_of(&map);
         let mut out = Vec::with_capacity(HEAD_BYTES + lines.len() * LINE_BYTES);
@@ -86,7 +94,7 @@ impl Kept {
         if version != VERSION {
             return Err(Malformed("version of a member's note"));
         }
-        if bits >= FREE << 1 || bits & (CLEAN | FREE) == FREE {
+        if bits >= DOUBTED << 1 || bits & (CLEAN | FREE) == FREE {
             return Err(Malformed("bits of a member's note"));
         }
         let life = Incarnation::get(&mut r)?;
@@ -116,7 +124,7 @@ impl Kept {
             is_filling: bits & FILLING != 0,
         };
         let stop = (bits & CLEAN != 0).then_some(bits & FREE != 0);
-        Ok(Kept { life, boot_id, standing, stop, lines })
+        Ok(Kept { life, boot_id, standing, stop, is_doubted: bits & DOUBTED != 0, lines })
     }
 }
 
@@ -143,6 +151,8 @@ pub struct Beginning {
     pub standing: Standing,
     pub history: History,
     pub ending: Ending,
+    /// pair-S14.
+    pub is_doubted: bool,
 }
 
 /// `map`: the newest one that the caller knows. `was_clean`: the target's volume was closed, so that the log ends as it was left.
@@ -163,7 +173,10 @@ pub fn begin(
             format!("the note of this member of a mirror cannot be read ({why}); {next}"),
         )
     })?;
+    let is_alone = map.is_sole(me) && kept.standing.map.epoch <= map.epoch;
+    let is_doubted = kept.is_doubted && !is_alone;
     let ending = match kept.stop {
+        _ if is_doubted => Ending::PowerLost,
         Some(is_free) if was_clean => Ending::Clean { is_free },
         _ if kept.boot_id == *boot_id => Ending::Killed,
         _ => Ending::PowerLost,
@@ -175,7 +188,7 @@ pub fn begin(
         true => History::default(),
         false => joined(&kept.lines, log, kept.standing.map.epoch)?,
     };
-    Ok(Beginning { life, standing: kept.standing, history, ending })
+    Ok(Beginning { life, standing: kept.standing, history, ending, is_doubted })
 }
 
 /// The target never was a member. Its content counts only if the map has it in sync.
@@ -185,7 +198,8 @@ fn first_life(me: MemberId, map: &Members, log: &LogLines) -> Result<Beginning, 
     let is_filling = !is_whole && log.end > Seq(0);
     let history = if is_whole { joined(&[], log, map.epoch)? } else { History::default() };
     let standing = Standing { map: *map, is_whole, asked: None, is_filling };
-    Ok(Beginning { life: first_of(map.epoch), standing, history, ending: Ending::Clean { is_free: false } })
+    let (life, ending) = (first_of(map.epoch), Ending::Clean { is_free: false });
+    Ok(Beginning { life, standing, history, ending, is_doubted: false })
 }
 
 /// pair-S1. The other member may know lives of a target that was lost; the epoch rose when this one took its place.
@@ -216,6 +230,17 @@ fn joined(noted: &[(Line, MirrorSeq)], log: &LogLines, epoch: Epoch) -> Result<H
     })
 }
 
+/// pair-S14: the note of a member whose medium has failed. `None`: it has no note, or says so already.
+pub fn doubted_note(note: &[u8]) -> Result<Option<Vec<u8>>, Malformed> {
+    if note.is_empty() {
+        return Ok(None);
+    }
+    let kept = Kept::decode(note)?;
+    // Half-filled content counts for nothing anyway.
+    let is_news = !kept.is_doubted && !kept.standing.is_filling;
+    Ok(is_news.then(|| Kept { is_doubted: true, stop: None, ..kept }.encode()))
+}
+
 /// The note of a target whose content is about to be replaced by the other member's: until `copied_note` it counts as half filled.
 pub fn filling_note(
     note: &[u8],
@@ -232,7 +257,8 @@ pub fn filling_note(
         ));
     }
     let standing = Standing { map, is_whole: false, asked: None, is_filling: true };
-    Ok(Kept { life: before.life, boot_id: *boot_id, standing, stop: None, lines: vec![] }.encode())
+    let (life, boot_id) = (before.life, *boot_id);
+    Ok(Kept { life, boot_id, standing, stop: None, is_doubted: false, lines: vec![] }.encode())
 }
 
 /// The note of a target that now has the other member's whole content up to `copy.end`. `note`: the one of before, if it is still there.
@@ -250,8 +276,8 @@ pub fn copied_note(
         return Err(Fault::new(Code::Invalid, "a member in sync takes no copy of the other one"));
     }
     let standing = Standing { map, is_whole: false, asked: None, is_filling: false };
-    let lines = history.lines().to_vec();
-    Ok(Kept { life: before.life, boot_id: *boot_id, standing, stop: None, lines }.encode())
+    let (life, boot_id, lines) = (before.life, *boot_id, history.lines().to_vec());
+    Ok(Kept { life, boot_id, standing, stop: None, is_doubted: false, lines }.encode())
 }
 
 #[cfg(test)]

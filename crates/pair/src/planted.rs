@@ -20,6 +20,10 @@ pub enum Rule {
     FailuresEndLives,
     /// pair-S12: a member that cannot read a part of its content goes on while the other one is not in contact.
     LastCopyStays,
+    /// pair-S14: a member with a doubt in its note is filled.
+    DoubtIsNoted,
+    /// pair-S15: the other member hears of a life that ends by a fault.
+    FaultsAreTold,
     /// pair-S13: a target that was taken out of the mirror is not heard.
     SenderIsMember,
 }

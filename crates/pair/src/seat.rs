@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mirror::order::Copies;
-use mirror::{Letter, Line, Member, MemberId, MemberState, Members, Request, Role};
+use mirror::{Effect, Letter, Line, Member, MemberId, MemberState, Members, Request, Role};
 use parking_lot::{Condvar, Mutex};
 use types::{Code, Epoch, Fault, Incarnation, MirrorId, Seq};
 
@@ -75,6 +75,8 @@ pub enum End {
     /// The target's medium keeps nothing any more, and the other member is in sync. A flush that failed may have dropped pages that still read
     /// well, so the content counts for nothing: the other member fills this one.
     Medium(Fault),
+    /// pair-S14: the content is doubted, by its note, and the other member has gone on without it. That one fills it.
+    Doubted,
     /// A part of the target's content cannot be read, and the other member is in sync and in contact. It fills this one anew.
     Unreadable(Fault),
     /// This member ordered, and the map has another primary now.
@@ -174,6 +176,8 @@ pub(crate) struct State {
     is_leaving: bool,
     /// At the last tick the target's medium had a trouble for which this life ends.
     is_troubled: bool,
+    /// pair-S14.
+    is_doubted: bool,
     /// The other member knows a life with this number.
     outlived: Option<Incarnation>,
     is_poked: bool,
@@ -244,6 +248,7 @@ impl Seat {
             log_from: Seq(0),
             is_leaving: false,
             is_troubled: false,
+            is_doubted: begun.is_doubted,
             outlived: None,
             is_poked: false,
             is_nudged: false,
@@ -382,6 +387,22 @@ impl Seat {
         }
     }
 
+    /// The process has begun to stop: `leave` follows for each of its members.
+    pub fn expect_stop(&self) {
+        self.shared.state.lock().member.on_stopping();
+    }
+
+    /// mirror-E5: a follower gives its primary the time to leave first, as one that stops too does.
+    pub fn await_primary(&self, within: Duration) {
+        let (shared, until) = (&self.shared, Instant::now() + within);
+        let mut state = shared.state.lock();
+        let must_wait = |state: &State| {
+            let role = state.member.role(shared.clock.boot_ms());
+            state.end.is_none() && role == Role::Backup && !state.member.is_left()
+        };
+        while must_wait(&state) && !shared.changed.wait_until(&mut state, until).timed_out() {}
+    }
+
     /// A planned stop. The target takes no requests any more and has flushed its log. The other member is told, and asks the MGS at once.
     pub fn leave(&self) -> Result<(), Fault> {
         let shared = &self.shared;
@@ -414,6 +435,9 @@ impl Seat {
         shared.end_life(&mut state, End::Stopped);
         state.is_stopping = true;
         shared.ring_all();
+        if !state.outbox.is_empty() {
+            shared.send_outbox(&mut state);
+        }
         drop(state);
         for thread in std::mem::take(&mut *self.threads.lock()) {
             if thread.thread().id() != std::thread::current().id() {
@@ -497,7 +521,8 @@ impl Shared {
         let member = &state.member;
         let lines = member.history().lines().to_vec();
         let life = state.outlived.map_or(member.life(), |number| number.max(member.life()));
-        Kept { life, boot_id: self.boot_id, standing: *member.standing(), stop, lines }
+        let (standing, is_doubted) = (*member.standing(), state.is_doubted && !member.map().is_sole(self.me));
+        Kept { life, boot_id: self.boot_id, standing, stop, is_doubted, lines }
     }
 
     fn ring_all(&self) {
@@ -518,7 +543,7 @@ impl Shared {
         let Some(end) = &state.end else { return Ok(()) };
         let why = match end {
             End::Cut(_) | End::Refill => "it lacks what the other member has",
-            End::Failed(_) | End::Medium(_) | End::Unreadable(_) => "it has failed",
+            End::Failed(_) | End::Medium(_) | End::Unreadable(_) | End::Doubted => "it has failed",
             End::Deposed => "the other member is primary now",
             End::Outlived => "the other member knows a later life of it",
             End::Stopped => "it stops",
@@ -541,10 +566,23 @@ impl Shared {
             });
             self.serves_until_ms.store(0, Ordering::Release);
             self.reads_until_ms.store(0, Ordering::Release);
-            (state.outbox, state.requests) = (Vec::new(), Vec::new());
+            (state.outbox, state.requests) = (self.last_words(state), Vec::new());
             state.pending.clear();
             self.ring_all();
         }
+    }
+
+    /// pair-S15: the letters of a life that ended by a fault, for `stop` to send. One that hands over has told already.
+    fn last_words(&self, state: &mut State) -> Vec<Letter> {
+        let is_fault = matches!(state.end, Some(End::Failed(_) | End::Medium(_) | End::Unreadable(_)))
+            && kept!(self, FaultsAreTold);
+        if state.is_leaving || !is_fault {
+            return Vec::new();
+        }
+        let mut out = Vec::new();
+        state.member.on_leave(self.clock.boot_ms(), &mut out);
+        let letter = |effect| if let Effect::Send(letter) = effect { Some(letter) } else { None };
+        out.into_iter().filter_map(letter).collect()
     }
 }
 

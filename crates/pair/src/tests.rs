@@ -1,5 +1,6 @@
 //! Stories of two seats, step by step: no thread but the test's own does what the seats' threads do, and time goes on when a story says so.
 
+mod doubt;
 mod fabric;
 mod live;
 mod pages;
@@ -15,7 +16,7 @@ type Story = fn(Option<Rule>) -> Result<(), String>;
 
 #[test]
 fn planted_faults_of_the_seat_are_found() {
-    let rows: [(Rule, Story); 10] = [
+    let rows: [(Rule, Story); 12] = [
         (Rule::NotesAreKept, stories::asked_and_started_again),
         (Rule::LinesAreNoted, stories::trimmed_line),
         (Rule::CommitWaits, stories::killed_primary),
@@ -24,6 +25,8 @@ fn planted_faults_of_the_seat_are_found() {
         (Rule::FillingIsWhole, stories::filled_live),
         (Rule::PagesAreOfBoth, pages::away),
         (Rule::FailuresEndLives, stories::failed_medium),
+        (Rule::FaultsAreTold, stories::refused_entry),
+        (Rule::DoubtIsNoted, doubt::forgotten_failure),
         (Rule::LastCopyStays, stories::last_copy),
         (Rule::SenderIsMember, fabric::former_member),
     ];

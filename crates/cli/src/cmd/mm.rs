@@ -379,7 +379,7 @@ fn attributes(map: &ClusterMap, fs: &FileSystem, point: &str) -> Vec<Attribute> 
         "T" => point.to_owned(),
         other => unreachable!("-{other} is no attribute of SHOWN"),
     };
-    SHOWN.iter().map(|(c, field, meaning)| (*c, *field, value(*c), *meaning)).collect()
+    SHOWN.iter().map(|(c, field, meaning)| (*c, *field, value(c), *meaning)).collect()
 }
 
 fn attributes_text(fs: &FileSystem, attributes: &[Attribute], colons: bool) -> String {

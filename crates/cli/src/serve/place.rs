@@ -52,6 +52,8 @@ pub struct Around {
     pub fabric: Arc<Fabric>,
     pub mgs: MgsPeers,
     pub how: Opening,
+    /// A follower that stops gives its primary so long to leave first (mirror-E5).
+    pub company: Duration,
 }
 
 /// How a target of this place is opened.
@@ -497,6 +499,9 @@ impl Place {
             // As a killed process leaves it: the next life takes all from the log.
             target.stop(false)?;
         }
+        if over.is_err() {
+            self.note_doubt();
+        }
         stopped.and(over)
     }
 
@@ -575,6 +580,10 @@ impl Place {
                 Turn::Quiet => {}
             }
             if self.state.lock().is_stopping {
+                seat.expect_stop();
+                if self.target().is_none() {
+                    seat.await_primary(self.around.company);
+                }
                 return Ok(Over::Stopped(self.leave(seat, resting)));
             }
             if self.state.lock().must_hand_over {
@@ -622,6 +631,10 @@ impl Place {
                 Ok(Over::Next(Holding::Whole))
             }
             End::Failed(fault) => Err(fault),
+            End::Doubted => {
+                tracing::warn!(%target, "its medium has failed before, so its content may lack what was written; the other member of its mirror serves, and fills it anew");
+                Ok(Over::Next(Holding::Doubted))
+            }
             End::Medium(fault) => self.doubt(Doubt::Lost, fault),
             End::Unreadable(fault) => self.doubt(Doubt::Unreadable, fault),
             End::Stopped => Ok(Over::Next(Holding::Whole)),

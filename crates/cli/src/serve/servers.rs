@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use client::Fs;
@@ -29,6 +29,9 @@ use crate::serve::place::{Around, Holding, Kind, Opening, Place, Resting, may_be
 use crate::serve::register::{Announcement, MgsPeers, new_uuid};
 use crate::stop::Event;
 use crate::tls::Feed;
+
+/// A follower that stops waits so long for its primary, which may be stopping too.
+const COMPANY: Duration = Duration::from_secs(1);
 
 /// An MDT or OST that this process serves.
 #[derive(Clone)]
@@ -153,6 +156,8 @@ pub struct Servers {
     pub mdt: mds::Settings,
     /// How OSTs are served.
     pub ost: oss::Settings,
+    /// `Around::company`.
+    pub company: Duration,
     /// Logs on separate devices, until their OSTs are opened.
     pub logs: Vec<LogDevice>,
     places: Vec<Arc<Place>>,
@@ -181,6 +186,7 @@ impl Servers {
             fabric,
             mdt: mds::Settings::default(),
             ost: oss::Settings::default(),
+            company: COMPANY,
             logs: vec![],
             places: vec![],
             mgs: None,
@@ -305,8 +311,13 @@ impl Servers {
         self.fabric.set_node(reply.node);
         self.fabric.set_map(&reply.map);
         self.feed.iter().for_each(|feed| feed.take(&reply.map));
-        let around =
-            Around { hub: self.hub.clone(), fabric: self.fabric.clone(), mgs: node.mgs.clone(), how };
+        let around = Around {
+            hub: self.hub.clone(),
+            fabric: self.fabric.clone(),
+            mgs: node.mgs.clone(),
+            how,
+            company: self.company,
+        };
         let resting = match resting {
             Ok(resting) => Some(resting),
             Err(fault) if may_be_replaced(&reply.map, reply.mirror, reply.target, &fault) => None,
@@ -422,6 +433,7 @@ impl Servers {
         if let Some(heart) = &mut self.heart {
             heart.stop();
         }
+        self.places.iter().for_each(|place| place.expect_stop());
         let (mdts, osts): (Vec<_>, Vec<_>) = self.places.drain(..).partition(|place| place.is_mdt());
         let mut first = Ok(());
         for places in [mdts, osts] {

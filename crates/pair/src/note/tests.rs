@@ -13,7 +13,7 @@ fn map(epoch: u32, b: MemberState) -> Members {
 fn kept(lines: &[(u32, u64)]) -> Kept {
     let standing = Standing { map: map(5, InSync), is_whole: true, asked: Some(Epoch(5)), is_filling: false };
     let lines = lines.iter().map(|(line, first)| (Line(*line), MirrorSeq(*first))).collect();
-    Kept { life: Incarnation(40_000), boot_id: BOOT, standing, stop: Some(true), lines }
+    Kept { life: Incarnation(40_000), boot_id: BOOT, standing, stop: Some(true), is_doubted: false, lines }
 }
 fn log(lines: &[(u32, u64)], end: u64) -> LogLines {
     LogLines { lines: lines.iter().map(|(line, first)| (Epoch(*line), Seq(*first))).collect(), end: Seq(end) }
@@ -30,6 +30,7 @@ fn a_note_has_exactly_one_form_and_broken_ones_are_refused() {
         kept(&[(1, 1), (4, 9)]),
         Kept { standing: filling, stop: None, ..kept(&[(2, 7)]) },
         Kept { stop: Some(false), ..kept(&[(2, 7)]) },
+        Kept { is_doubted: true, stop: None, ..kept(&[(2, 7)]) },
     ];
     let bytes: Vec<_> = notes.iter().map(Kept::encode).collect();
     for (note, bytes) in notes.iter().zip(&bytes) {
@@ -100,6 +101,35 @@ fn ending_is_told_by_the_volume_the_note_and_the_boot_id() {
     assert_eq!(ending(Some(true), false, BOOT), Ending::Killed);
     assert_eq!(ending(None, true, BOOT), Ending::Killed);
     assert_eq!(ending(None, false, [1; 16]), Ending::PowerLost);
+}
+
+#[test]
+fn a_doubt_lasts_until_the_member_is_filled_or_alone() {
+    let note = Kept { standing: Standing { asked: None, ..kept(&[]).standing }, ..kept(&[(1, 1)]) }.encode();
+    let doubted = doubted_note(&note).expect("it is whole").expect("it has no doubt yet");
+    assert_eq!(doubted_note(&doubted), Ok(None), "it says so already");
+    let is_doubted = |note: &[u8], b| {
+        let begun = begin(note, (A, &map(6, b)), &log(&[(1, 1)], 9), true, &BOOT).expect("it is whole");
+        assert_eq!(begun.ending == Ending::PowerLost, begun.is_doubted);
+        begun.is_doubted
+    };
+    assert_eq!(
+        [is_doubted(&note, InSync), is_doubted(&doubted, InSync), is_doubted(&doubted, Out)],
+        [false, true, false]
+    );
+    // It was B, and the map has it out.
+    let out = (B, &map(7, Out));
+    let filling = filling_note(&doubted, out, &BOOT).expect("it is out");
+    let copied = copied_note(&doubted, out, &log(&[(1, 1)], 9), &BOOT).expect("it is out");
+    for (name, note) in [("filling", filling), ("copied", copied)] {
+        assert!(!Kept::decode(&note).expect(name).is_doubted, "{name}");
+    }
+    let half = Kept { standing: Standing { is_filling: true, ..kept(&[]).standing }, ..kept(&[]) }.encode();
+    assert_eq!(
+        [doubted_note(&[]), doubted_note(&half)],
+        [Ok(None), Ok(None)],
+        "content that counts for nothing"
+    );
 }
 
 #[test]

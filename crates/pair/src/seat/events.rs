@@ -108,6 +108,11 @@ impl Shared {
         if state.serves_above.is_some() && !state.is_leaving && member.map().primary != self.me {
             return self.end_life(state, End::Deposed);
         }
+        // pair-S14.
+        state.is_doubted &= !member.map().is_sole(self.me);
+        if state.is_doubted && !member.map().is_in_sync(self.me) && kept!(self, DoubtIsNoted) {
+            return self.end_life(state, End::Doubted);
+        }
         self.serves_until_ms.store(member.serves_until_ms(now_ms), Ordering::Release);
         let epoch = member.map().epoch;
         if self.reads_epoch.load(Ordering::Relaxed) != epoch.0 {

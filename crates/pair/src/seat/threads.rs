@@ -5,8 +5,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use disk::Trouble;
-use mirror::Role;
 use mirror::promise::ASK_MS;
+use mirror::{Position, Request, Role};
 use parking_lot::MutexGuard;
 use types::{Code, Fault, Seq};
 use wire::pair::Letter;
@@ -266,7 +266,14 @@ impl Shared {
             return false;
         }
         if !state.requests.is_empty() {
-            let request = letters::asking(state.requests.remove(0));
+            let mut request = state.requests.remove(0);
+            // pair-S14: a member that lost its end only goes before one that may have lost anything.
+            if let Request::Ask { end, .. } = &mut request
+                && state.is_doubted
+            {
+                *end = Position::ZERO;
+            }
+            let request = letters::asking(request);
             let answer = MutexGuard::unlocked(state, || self.post.ask(request));
             let members = answer.and_then(|reply| {
                 state.mgs_said = reply.why;

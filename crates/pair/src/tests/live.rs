@@ -61,7 +61,7 @@ impl Daemon {
                 refill(self.me, &mut self.disk.lock(), &post, &map, 1).expect("the other one serves");
             }
             End::Deposed | End::Outlived => {}
-            End::Failed(_) | End::Medium(_) | End::Unreadable(_) | End::Stopped => {
+            End::Failed(_) | End::Medium(_) | End::Doubted | End::Unreadable(_) | End::Stopped => {
                 panic!("{:?} has ended: {end:?}", self.me)
             }
         }

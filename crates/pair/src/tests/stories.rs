@@ -1,9 +1,10 @@
 //! The stories. Those that find a planted fault are functions of it.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use mirror::promise::PROMISE_MS;
-use mirror::{MemberState, Role};
+use mirror::{MemberId, MemberState, Role};
 use types::{Code, Incarnation, Seq};
 
 use disk::Trouble;
@@ -13,7 +14,7 @@ use crate::planted::Rule;
 use crate::{Companion, End};
 
 /// A pair of which A is primary, with entries.
-fn pair(gone: Option<Rule>) -> Result<World, String> {
+pub fn pair(gone: Option<Rule>) -> Result<World, String> {
     let mut world = World::new(gone);
     world.until("served", |world| world.serves(A) && world.role(B) == Role::Backup)?;
     for _ in 0..5 {
@@ -93,7 +94,7 @@ fn backup_serves_alone_after_the_promise_and_has_all_that_was_answered() {
     killed_primary(None).expect("no fault is planted");
 }
 
-fn failed() -> Option<Trouble> {
+pub fn failed() -> Option<Trouble> {
     Some(Trouble::Failed("a flush failed".into()))
 }
 
@@ -110,7 +111,7 @@ pub fn failed_medium(gone: Option<Rule>) -> Result<(), String> {
     ensure(!world.serves(A), "a member serves whose medium has failed")?;
     ensure(world.map().is_in_sync(B), "the other one is not spared")?;
     world.until("taken over", |world| world.serves(B))?;
-    let is_doubted = |(m, end): &(mirror::MemberId, End)| *m == A && matches!(end, End::Medium(_));
+    let is_doubted = |(m, end): &(MemberId, End)| *m == A && matches!(end, End::Medium(_));
     ensure(world.ends.iter().any(is_doubted), "its content is not doubted")?;
     world.write(B)?;
     // Alone a member goes on, as there is none to take over.
@@ -240,6 +241,25 @@ fn of_two_members_without_space_the_primary_stays() {
     world.rounds(10).expect("nothing fails");
     assert!(matches!(world.ends[..], [(B, End::Failed(_))]), "{:?}", world.ends);
     world.write(A).expect("it serves");
+}
+
+/// One disk below both becomes full: the follower meets it with an entry, and the primary a moment later.
+pub fn refused_entry(gone: Option<Rule>) -> Result<(), String> {
+    let mut world = pair(gone)?;
+    world.disk(B).is_refusing = true;
+    let write = world.begin_write(A, b'p');
+    world.until("ended", |world| world.seat(B).is_none())?;
+    world.disk(A).trouble = Some(Trouble::Refused { why: "no space".into(), is_full: true });
+    world.rounds(3)?;
+    ensure(world.role(A) == Role::Alone, "the primary ended as well")?;
+    ensure(matches!(world.ends[..], [(B, End::Failed(_))]), "another member ended")?;
+    write.join().expect("it does not panic").map_err(|fault| fault.to_string())?;
+    world.write(A)
+}
+
+#[test]
+fn follower_that_cannot_append_tells_its_primary_at_once() {
+    refused_entry(None).expect("no fault is planted");
 }
 
 #[test]
@@ -453,28 +473,58 @@ fn members_in_contact_need_no_mgs() {
     assert_eq!(world.map().epoch, types::Epoch(1));
 }
 
+/// A planned stop of one member.
+fn leave(world: &mut World, m: MemberId) {
+    let seat = world.up(m);
+    let leave = std::thread::spawn(move || seat.leave());
+    while !leave.is_finished() {
+        world.pump().expect("nothing breaks");
+        std::thread::yield_now();
+    }
+    leave.join().expect("it does not panic").expect("its target answers");
+    world.between.seats.lock()[m.index()] = None;
+    let kept = crate::note::Kept::decode(&world.disk(m).note).expect("it was kept");
+    assert_eq!(kept.stop, Some(true), "its promise was returned");
+    world.pump().expect("nothing breaks");
+}
+
 #[test]
 fn planned_stop_takes_no_time_out() {
     for leaving in [A, B] {
         let mut world = pair(None).expect("nothing fails");
-        let (began_ms, seat) = (world.now_ms(), world.up(leaving));
-        let leave = std::thread::spawn(move || seat.leave());
-        while !leave.is_finished() {
-            world.pump().expect("nothing breaks");
-            std::thread::yield_now();
-        }
-        leave.join().expect("it does not panic").expect("its target answers");
-        world.between.seats.lock()[leaving.index()] = None;
-        world.pump().expect("nothing breaks");
+        let began_ms = world.now_ms();
+        leave(&mut world, leaving);
         let other = leaving.other();
         assert!(world.serves(other), "{leaving:?}: {:?}", world.up(other).report());
         assert_eq!(world.now_ms(), began_ms, "no time has passed");
-        let kept = crate::note::Kept::decode(&world.disk(leaving).note).expect("it was kept");
-        assert_eq!(kept.stop, Some(true), "its promise was returned");
         world.write(other).expect("it serves");
         world.start(leaving);
         world.until_in_sync().expect("it joins");
     }
+}
+
+/// mirror-E5. So either of them may be lost before the next start.
+#[test]
+fn stop_of_both_leaves_both_in_sync() {
+    let mut world = pair(None).expect("nothing fails");
+    let map = world.map();
+    world.up(B).expect_stop();
+    leave(&mut world, A);
+    world.up(B).await_primary(Duration::from_secs(60));
+    leave(&mut world, B);
+    assert_eq!(world.map(), map);
+    let began_ms = world.now_ms();
+    (world.start(A), world.start(B));
+    world.until("served", |world| world.serves(A)).expect("it has all");
+    assert!(world.now_ms() < began_ms + PROMISE_MS, "no time-out has passed");
+    world.until_in_sync().expect("nothing was lost");
+    assert_eq!(world.map(), map);
+
+    // A primary goes on, though its process stops as well: its last requests wait for an answer.
+    world.up(A).expect_stop();
+    leave(&mut world, B);
+    assert!(world.serves(A));
+    world.write(A).expect("it serves");
 }
 
 #[test]

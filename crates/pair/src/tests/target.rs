@@ -30,6 +30,8 @@ pub struct Disk {
     pub base: Seq,
     /// The log has no space for an entry now.
     pub is_full: bool,
+    /// The medium has no space for an entry.
+    pub is_refusing: bool,
     /// There is too much to become empty while promises wait.
     pub is_large: bool,
     /// Pages that no entry names yet.
@@ -166,6 +168,10 @@ impl Replica for Target {
             return Err(Fault::new(Code::Invalid, "the pages of an entry are not here"));
         }
         let mut disk = self.0.lock();
+        if disk.is_refusing {
+            disk.trouble = Some(Trouble::Refused { why: "no space".into(), is_full: true });
+            return Err(Fault::new(Code::NoSpace, "no space"));
+        }
         disk.push(entry.clone());
         if let Some(carried) = carried(&entry.content) {
             let at = disk.log.partition_point(|entry| entry.place.first < carried.place.first);

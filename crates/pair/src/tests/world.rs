@@ -448,7 +448,16 @@ impl World {
                         }
                         End::Deposed | End::Outlived => {}
                         // The story gives it another medium.
-                        End::Medium(_) | End::Failed(_) if self.disk(m).trouble.is_some() => continue,
+                        End::Medium(_) if self.disk(m).trouble.is_some() => {
+                            let note = crate::doubted_note(&self.disk(m).note).expect("its life kept it");
+                            note.into_iter().for_each(|note| self.disk(m).note = note);
+                            continue;
+                        }
+                        End::Doubted => {
+                            self.doubted = Some(m);
+                            continue;
+                        }
+                        End::Failed(_) if self.disk(m).trouble.is_some() => continue,
                         End::Unreadable(_) => {
                             self.doubted = Some(m);
                             continue;
@@ -484,6 +493,11 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// More was lost than a mirror answers for.
+    pub fn forget_answered(&self) {
+        self.answered.lock().clear();
     }
 
     pub fn answered(&self) -> usize {

@@ -42,6 +42,8 @@ const AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Longest clean stop of a server. A checkpoint of a full log takes seconds.
 const STOP_MAX: Duration = Duration::from_secs(60);
 const LOOK_EACH: Duration = Duration::from_millis(20);
+/// Its parent stops both servers, so a follower waits for a primary that has much to flush.
+const COMPANY: Duration = Duration::from_secs(5);
 
 /// The server processes of a pair, as their parent sees them.
 pub struct Pair<'a> {
@@ -319,6 +321,7 @@ pub fn serve_member(up: &Up, number: u32) -> anyhow::Result<Exit> {
     let blank = if cluster.ready { Blank::Refuse } else { Blank::Format };
     // 1. Listen, then register.
     let mut servers = Servers::new();
+    servers.company = COMPANY;
     servers.mdt.cache_bytes = crate::memory::mdt_cache(up.mdt_cache);
     let socket = run.server_socket(number);
     match std::fs::remove_file(&socket) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use disk::volume::Volume;
 use mirror::on_map::{member_of, members_of};
 use pair::{Copied, LogLines, Replica};
 use types::{Code, Fault, MirrorId, TargetId};
@@ -92,6 +93,25 @@ impl Place {
         }
     }
 
+    /// pair-S14: a restart must not forget that the medium has lost something. The volume that failed keeps nothing, so it is opened anew.
+    pub(super) fn note_doubt(&self) {
+        if self.state.lock().doubt == Some(Doubt::Lost)
+            && let Err(fault) = self.keep_doubt()
+        {
+            let (target, path) = (self.id(), self.around.how.path.display());
+            tracing::error!(%target, %path, %fault, "a member of a mirror whose medium has failed could not note that; before its server is started again, have the other member go on alone, or replace it (`stria target replace`)");
+        }
+    }
+
+    fn keep_doubt(&self) -> Result<(), Fault> {
+        let volume = Volume::open(self.around.how.media.clone())?;
+        let malformed = |why: wire::Malformed| Fault::new(Code::Damaged, why.to_string());
+        match pair::doubted_note(&volume.note()).map_err(malformed)? {
+            Some(note) => Ok(volume.set_note(&note)?),
+            None => Ok(()),
+        }
+    }
+
     /// The life ended for this. The next one begins after a pause.
     pub(super) fn doubt(&self, doubt: Doubt, fault: Fault) -> Result<Over, Fault> {
         self.state.lock().doubt = Some(doubt);
@@ -107,10 +127,22 @@ impl Place {
             if !state.is_stopping && !self.changed.wait_until(&mut state, until).timed_out() {
                 continue;
             }
-            if state.doubt == Some(Doubt::Unreadable) && !state.is_stopping {
-                (state.doubt, state.keeps_content) = (None, true);
-                drop(state);
-                tracing::warn!(target = %self.id(), "the other member of its mirror did not take over, so it goes on with what it can read");
+            let (doubt, target) = (state.doubt.filter(|_| !state.is_stopping), self.id());
+            drop(state);
+            match doubt {
+                Some(Doubt::Unreadable) => {
+                    tracing::warn!(%target, "the other member of its mirror did not take over, so it goes on with what it can read");
+                    self.state.lock().keeps_content = true;
+                }
+                // pair-S14. Its seat hears of it when the other one does take over.
+                Some(Doubt::Lost) => {
+                    self.keep_doubt()?;
+                    tracing::warn!(%target, "the other member of its mirror did not take over, so it serves nothing until that one does, or may have lost more");
+                }
+                None => {}
+            }
+            if doubt.is_some() {
+                self.state.lock().doubt = None;
                 return Ok(Holding::Whole);
             }
             let why =
