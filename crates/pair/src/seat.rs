@@ -397,8 +397,9 @@ impl Seat {
         let (shared, until) = (&self.shared, Instant::now() + within);
         let mut state = shared.state.lock();
         let must_wait = |state: &State| {
-            let role = state.member.role(shared.clock.boot_ms());
-            state.end.is_none() && role == Role::Backup && !state.member.is_left()
+            // A member that has just joined holds no promise yet, and counts as one of two already.
+            let map = state.member.map();
+            state.end.is_none() && map.is_pair() && map.primary != shared.me && !state.member.is_left()
         };
         while must_wait(&state) && !shared.changed.wait_until(&mut state, until).timed_out() {}
     }

@@ -157,9 +157,9 @@ fn targets(
         tracing::info!(nids = ?node.nids, "ready");
         serve_until_stopped(&events);
     }
-    // 3. In any case: no new requests, then the clean mark.
-    server.stop();
+    // 3. In any case: each target takes no new requests, then gets its clean mark. Members of mirrors hear the other one until then.
     let stopped = servers.stop();
+    server.stop();
     drop(paged?);
     stopped?;
     Ok(Exit::Done)

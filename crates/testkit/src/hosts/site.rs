@@ -357,6 +357,10 @@ impl Site {
     /// Stops a part as an operator does (SIGTERM); fails if it takes longer than `within`.
     pub fn stop(&mut self, part: &Part, within: Duration) -> Result<()> {
         self.signal(part, Signal::TERM)?;
+        self.await_end(part, within)
+    }
+    /// Waits for a process that was signalled to end.
+    pub fn await_end(&mut self, part: &Part, within: Duration) -> Result<()> {
         let until = Instant::now() + within;
         while self.has_ended(part)?.is_none() {
             if Instant::now() > until {

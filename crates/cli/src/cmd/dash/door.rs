@@ -161,8 +161,7 @@ mod tests {
     #[test]
     fn only_loopback_names_are_answered() {
         let right = format!("Bearer {}", "ab".repeat(RANDOM));
-        let judge =
-            |host| token().judge(&Asked { host, authorization: Some(&right), path: "/" });
+        let judge = |host| token().judge(&Asked { host, authorization: Some(&right), path: "/" });
         for host in
             ["127.0.0.1:9720", "127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:9720", "[::1]", "127.9.9.9:1"]
         {

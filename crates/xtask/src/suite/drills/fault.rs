@@ -3,10 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 use testkit::Rng;
 use testkit::hosts::Part;
 
+use super::super::semantics::wait_until;
 use super::super::sys::ensure_eq;
 use super::media::Ill;
 use super::scene::{CLUSTER, SERVERS, Scene};
@@ -40,6 +42,8 @@ pub enum Fault {
     CutOneWay(&'static str, Duration),
     /// Both are killed, and started again at once.
     Both,
+    /// Both are stopped by command at the same moment: neither goes on without the other one. They start again at once.
+    BothStopped,
     /// The power of these servers fails under load, at the same moment. Unflushed bytes of their disks are lost by the seed. They start again at once.
     PowerLost(&'static [&'static str], u64),
     /// The management service is killed, and started again after so long.
@@ -51,6 +55,15 @@ pub enum Fault {
     /// The primary of the first mirror is handed over by command.
     Switched,
     Disk(&'static str, Ill),
+    /// Flushes of its disk fail, and before its members are filled anew it is killed.
+    FlushForgotten(&'static str),
+}
+
+/// Of the log of a server.
+const ENDED: &str = "a member of a mirror could not go on";
+
+fn logs_of(scene: &Scene, server: &str) -> Result<String> {
+    scene.site.running_on(server).iter().map(|part| scene.site.log(part)).collect()
 }
 
 /// The other server of the pair.
@@ -138,6 +151,17 @@ impl Fault {
                 let killed = site.kill_host(SERVERS[0])?.len() + site.kill_host(SERVERS[1])?.len();
                 ensure_eq(killed, 4, "processes of the pair")
             }
+            Fault::BothStopped => {
+                let parts: Vec<_> = SERVERS.iter().flat_map(|server| site.running_on(server)).collect();
+                ensure_eq(parts.len(), 4, "processes of the pair")?;
+                parts.iter().try_for_each(|part| site.signal(part, Signal::TERM))?;
+                parts.iter().try_for_each(|part| site.await_end(part, STOP_MAX))?;
+                let mirrors = scene.mirrors()?;
+                let members = mirrors.iter().filter_map(|mirror| mirror["members"].as_array()).flatten();
+                let mut out = members.filter(|member| member["state"] != "in sync");
+                ensure!(out.next().is_none(), "a stop of both put a member out: {mirrors:?}");
+                Ok(())
+            }
             Fault::PowerLost(servers, seed) => {
                 // Writes before this moment count as flushed.
                 servers.iter().try_for_each(|server| scene.medium(server)?.can_lose_power())?;
@@ -157,6 +181,15 @@ impl Fault {
                 let name = scene.mirrors()?[0]["name"].as_str().context("a name")?.to_owned();
                 scene.command(&format!("mirror switch {name}"))
             }
+            Fault::FlushForgotten(server) => {
+                let before = logs_of(scene, server)?.matches(ENDED).count();
+                scene.medium(server)?.fall_ill(Ill::Flushes)?;
+                wait_until("a member ends for its flush", || {
+                    Ok(logs_of(scene, server)?.matches(ENDED).count() > before)
+                })?;
+                ensure_eq(scene.site.kill_host(server)?.len(), 2, &format!("processes of {server}"))?;
+                Ok(scene.medium(server)?.heal()?)
+            }
             Fault::Disk(server, ill) => {
                 let medium = scene.medium(server)?;
                 medium.fall_ill(ill)?;
@@ -169,9 +202,17 @@ impl Fault {
         }
     }
 
+    /// After the server's next start, and with all members in sync again.
+    pub fn check(self, scene: &Scene) -> Result<()> {
+        let Fault::FlushForgotten(server) = self else { return Ok(()) };
+        let is_filled = logs_of(scene, server)?.contains("its medium has failed before");
+        ensure!(is_filled, "{self}: no member of it was filled anew");
+        Ok(())
+    }
+
     /// True if it needs servers on media that can fail.
     pub fn needs_media(self) -> bool {
-        matches!(self, Fault::Disk(..) | Fault::PowerLost(..))
+        matches!(self, Fault::Disk(..) | Fault::PowerLost(..) | Fault::FlushForgotten(_))
     }
 }
 
@@ -190,6 +231,7 @@ impl fmt::Display for Fault {
                 write!(f, "server {} does not hear {server} for {} s", other(server), sec(time))
             }
             Fault::Both => write!(f, "both servers are killed, and started at once"),
+            Fault::BothStopped => write!(f, "both servers are stopped by command, and started at once"),
             Fault::PowerLost(servers, _) => {
                 write!(f, "the power of {} fails, and is back at once", servers.join(" and "))
             }
@@ -197,6 +239,12 @@ impl fmt::Display for Fault {
             Fault::Drained(server) => write!(f, "primaries leave {server} (`stria server drain`)"),
             Fault::Balanced => write!(f, "primaries are spread (`stria server balance`)"),
             Fault::Switched => write!(f, "a primary is handed over (`stria mirror switch`)"),
+            Fault::FlushForgotten(server) => {
+                write!(
+                    f,
+                    "flushes of the disk of {server} fail, and it is killed (`kill -9`) before its members are filled"
+                )
+            }
             Fault::Disk(server, Ill::Slow(time)) => {
                 write!(
                     f,

@@ -40,6 +40,7 @@ pub fn all() -> Vec<Drill> {
         drill("kill-backup", &[Fault::Drained(two), Fault::Killed(two)]),
         drill("kill-both", &[Fault::Both]),
         drill("stop", &[Fault::Drained(two), Fault::Stopped(one)]),
+        drill("stop-both", &[Fault::Balanced, Fault::BothStopped]),
         drill("pause-1", &[Fault::Drained(two), Fault::Frozen(one, sec(1))]),
         drill("pause-5", &[Fault::Drained(two), Fault::Frozen(one, sec(5))]),
         drill("pause-backup", &[Fault::Drained(two), Fault::Frozen(two, sec(10))]),
@@ -64,6 +65,7 @@ pub fn all() -> Vec<Drill> {
         drill("reads-fail-backup", &[Fault::Drained(two), Fault::Disk(two, Ill::Reads)]),
         drill("flushes-fail-primary", &[Fault::Drained(two), Fault::Disk(one, Ill::Flushes)]),
         drill("flushes-fail-backup", &[Fault::Drained(two), Fault::Disk(two, Ill::Flushes)]),
+        drill("flushes-fail-and-killed", &[Fault::Drained(two), Fault::FlushForgotten(one)]),
     ]
 }
 

@@ -183,6 +183,7 @@ impl Scene {
             for fault in faults {
                 fault.happen(self)?;
                 in_sync_after = in_sync_after.max(self.restore()?);
+                fault.check(self)?;
                 probes.go_on().with_context(|| format!("after: {fault}"))?;
             }
             // So that what is read comes from the media.
