@@ -145,6 +145,11 @@ impl Mgs {
         self.state.lock().map().clone()
     }
 
+    /// The servers are about to stop, all of them: no member is alone from here on.
+    pub fn keep_pairs(&self) {
+        self.state.lock().keeps_pairs = true;
+    }
+
     /// Lets administrators publish revocation lists, which `trust` verifies, and has `trust` judge by the map's lists (mgs-M3). Called before
     /// the first connection.
     pub fn judge_by(&self, trust: Arc<Trust>) {

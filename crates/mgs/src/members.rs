@@ -175,7 +175,7 @@ fn sentence(map: &ClusterMap, mirror: &Mirror, request: &AskMembers, why: Why, n
         }
         Why::NotWhole => {
             format!(
-                "{me} lost power, and {other} may have more; start the server of {other}, and both are compared"
+                "{me} lost power, or its device failed, and {other} may have more; start the server of {other}, and both are compared"
             )
         }
         Why::Behind => {

@@ -15,7 +15,7 @@ use wire::mgmt::{
     PlanRemoval, PlanRemovalReply, PublishCrl, PublishCrlReply, Register, RegisterReply, Remove, RemoveReply,
     SetDraining, SetDrainingReply,
 };
-use wire::pair::{AskMembers, AskMembersReply};
+use wire::pair::{AskMembers, AskMembersReply, AskingOf};
 
 use crate::members::{self, Mirrors};
 use crate::{fault, random};
@@ -36,6 +36,8 @@ pub struct State {
     reviewed_ms: u64,
     /// The term in which this process led last. At the begin of another one it loads the map, and what it heard before counts no more.
     term: i64,
+    /// All servers stop with this process: no member goes on alone any more, so either has everything afterwards.
+    pub keeps_pairs: bool,
     /// The map was loaded with other revocation lists than before.
     has_new_lists: bool,
 }
@@ -52,6 +54,7 @@ impl State {
             store,
             map,
             is_doubtful: false,
+            keeps_pairs: false,
             reports,
             mirrors,
             reviewed_ms: now_ms,
@@ -274,6 +277,9 @@ impl State {
 
     /// Decides a member's request about its mirror (mgs-M4), and answers with the members as they are then.
     pub fn ask_members(&mut self, request: &AskMembers, now_ms: u64) -> Result<AskMembersReply, Fault> {
+        if self.keeps_pairs && matches!(request.asking, AskingOf::Alone { .. }) {
+            return members::reply(&self.map, request, None, now_ms);
+        }
         self.mirrors.on_request(&self.map, request, now_ms);
         // The rule borrows the reports while the map changes.
         let mirrors = std::mem::take(&mut self.mirrors);

@@ -430,10 +430,11 @@ impl Servers {
 
     /// Stops all targets: MDTs first, since their purge workers call OSTs. It tries all and returns the first error.
     pub fn stop(mut self) -> anyhow::Result<()> {
+        // First, since the other server may stop too.
+        self.places.iter().for_each(|place| place.expect_stop());
         if let Some(heart) = &mut self.heart {
             heart.stop();
         }
-        self.places.iter().for_each(|place| place.expect_stop());
         let (mdts, osts): (Vec<_>, Vec<_>) = self.places.drain(..).partition(|place| place.is_mdt());
         let mut first = Ok(());
         for places in [mdts, osts] {

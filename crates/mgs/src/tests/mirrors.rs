@@ -126,7 +126,9 @@ fn a_member_that_lost_power_is_admitted_only_with_the_longer_log() {
     };
     let waits = say(&*peer, FIRST, end(5));
     assert!(
-        waits.why.contains("target 2 on one lost power, and target 3 on two may have more"),
+        waits
+            .why
+            .contains("target 2 on one lost power, or its device failed, and target 3 on two may have more"),
         "{}",
         waits.why
     );
@@ -249,6 +251,20 @@ fn a_member_that_took_the_place_of_another_inherits_no_reports() {
     assert!(gone.detail.contains("target 3 is no member of demo-OST0000"), "{gone}");
     let mut state = mgs.state.lock();
     assert_eq!(state.ask_members(&request(TargetId(4), alone(8, true, true)), 0).expect("answered").why, "");
+}
+
+#[test]
+fn no_member_is_alone_once_all_servers_stop() {
+    let (mgs, peer) = fresh();
+    register_pair(&*peer);
+    say(&*peer, FIRST, alone(2, true, false));
+    let (epoch, _, _) = members(&mgs);
+    mgs.keep_pairs();
+    say(&*peer, FIRST, AskingOf::InSync { epoch: Epoch(epoch) });
+    let pair = (epoch + 1, FIRST, vec![InSync, InSync]);
+    assert_eq!(members(&mgs), pair, "one that has all still joins");
+    say(&*peer, SECOND, alone(epoch + 1, true, true));
+    assert_eq!(members(&mgs), pair);
 }
 
 /// mirror-D5: the map was restored from a backup of epoch 2, and the second member knows epoch 6.

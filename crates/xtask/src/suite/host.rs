@@ -18,7 +18,7 @@ use super::{Bench, Needs, Test, skip};
 
 pub const TESTS: &[(Needs, Test)] = &[
     (Needs::Only(Wiring::Local), ("host::a_small_disk_gets_its_room_back_and_may_be_full", small_disk)),
-    (Needs::Only(Wiring::Local), ("host::a_pair_without_one_image_starts_and_takes_a_new_one", lost_image)),
+    (Needs::Only(Wiring::Local), ("host::a_pair_on_one_disk_may_be_full_and_lose_an_image", one_disk)),
     (Needs::Only(Wiring::Tcp), ("host::a_drive_that_cannot_be_opened_takes_one_target_away", bad_drive)),
 ];
 
@@ -109,8 +109,8 @@ impl Drop for Small<'_> {
     }
 }
 
-/// An image of a member of `stria up --pair` is lost, and made anew.
-fn lost_image(b: &mut Bench) -> Result<()> {
+/// One disk below both members and the map of `stria up --pair` becomes full; then an image is lost, and made anew.
+fn one_disk(b: &mut Bench) -> Result<()> {
     let mut kept = vec![0; 5 * MIB as usize];
     b.rng().fill(&mut kept);
     let small = Small::new(b)?;
@@ -125,14 +125,21 @@ fn lost_image(b: &mut Bench) -> Result<()> {
         let list = || Ok(b.cluster.stria(&["mirror", "list", "--dir", &dir])?.0 == 0);
         wait_until("all members are in sync", list)
     };
-    // 1. Without one image the file system comes up, and says so.
+    // 1. Full: writes are refused, and data can be read. Removal frees space, and the mirrors are whole again.
+    let big = small.fill("big")?;
+    is_kept()?;
+    fs::remove_file(big)?;
+    in_sync()?;
+    fs::write(small.mount.join("more"), &kept)?;
+    is_kept()?;
+    // 2. Without one image the file system comes up, and says so.
     small.well(&["down"])?;
     let image = small.dir().join("ost0000.img");
     fs::remove_file(&image)?;
     let (code, out) = small.up(&[])?;
     ensure!(code == 0 && out.contains("ost0000.img is missing"), "exit {code}: {out}");
     is_kept()?;
-    // 2. A new one is filled.
+    // 3. A new one is filled.
     let (name, path) = ("stria-OST0000", image.display().to_string());
     let replace = |more: &[&str]| {
         let words = ["target", "replace", name, "--device", &path, "--size", "1G", "--dir"];

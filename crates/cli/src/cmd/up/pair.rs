@@ -287,6 +287,7 @@ impl Up {
         if let Some(client) = client {
             client.finish(if manner == Manner::Forced { SETTLE_MAX } else { SETTLE_LOCAL_MAX });
         }
+        mgs.keep_pairs();
         let stopped = pair.stop();
         socket.stop();
         servers.stop()?;

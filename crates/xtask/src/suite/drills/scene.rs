@@ -202,6 +202,10 @@ impl Scene {
         Ok(Row { what: what.to_owned(), seen, writes, in_sync_after, notes })
     }
 
+    pub fn note(&mut self, text: String) {
+        self.notes.push(text);
+    }
+
     /// Notes the words of `stria status` and of the map about a failing disk. A slow disk is no reason to give a member up.
     pub fn note_ill(&mut self, server: &str, ill: Ill) -> Result<()> {
         let mirrors = self.mirrors()?;
