@@ -175,7 +175,8 @@ fn sentence(map: &ClusterMap, mirror: &Mirror, request: &AskMembers, why: Why, n
         }
         Why::NotWhole => {
             format!(
-                "{me} lost power, or its device failed, and {other} may have more; start the server of {other}, and both are compared"
+                "{me} lost power, or its device failed, and {other} may have more; start the server of {other}, and both are compared; \
+                 if {other} is lost for good, `stria mgs rebuild --without` gives up what only it has"
             )
         }
         Why::Behind => {

@@ -74,7 +74,7 @@ pub struct Member {
     is_confirmed: bool,
     is_leaving: bool,
     /// mirror-E5.
-    is_stopping: bool,
+    pub(crate) is_stopping: bool,
     /// mirror-J2: alone by the map, and bound to both.
     is_joint: bool,
     /// mirror-F5: the end of the history that this member took over to be filled.
@@ -688,8 +688,8 @@ impl Member {
         self.history.forget(seq);
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_leaving(&self) -> bool {
+    /// The other member was told of this one's stop.
+    pub fn is_leaving(&self) -> bool {
         self.is_leaving
     }
 }

@@ -8,7 +8,7 @@
 //! Bits: 1 whole, 2 filling, 4 asked, 8 a clean stop, 16 free (its promise was over at that stop), 32 doubted.
 //!
 //! pair-S14: a medium that failed may have dropped what was acknowledged, and it may read well until its pages are read anew. So the doubt is in
-//!     the note. A member with it begins as one that lost power, claims no entries before the MGS, and is filled once its map has it out. Alone by
+//!     the note. A member with it begins as one that lost power, claims less than any entry before the MGS, and is filled once its map has it out. Alone by
 //!     its map it is the best copy that there is, and the doubt ends.
 
 use mirror::{Ending, History, Line, MemberId, MemberState, Members, MirrorSeq, Standing};
@@ -128,9 +128,13 @@ impl Kept {
     }
 }
 
-/// The standing of a member, by its note: the newest map that it knows, and what it has. `None`: it has no note, so it was never a member of two.
+/// The standing of a member, by its note: the newest map that it knows, and what it has. One in doubt is not whole. `None`: it has no note, so it was never a member of two.
 pub fn noted_standing(note: &[u8]) -> Result<Option<Standing>, Malformed> {
-    if note.is_empty() { Ok(None) } else { Kept::decode(note).map(|kept| Some(kept.standing)) }
+    if note.is_empty() {
+        return Ok(None);
+    }
+    let Kept { standing, is_doubted, .. } = Kept::decode(note)?;
+    Ok(Some(Standing { is_whole: standing.is_whole && !is_doubted, ..standing }))
 }
 
 /// Refuses a target whose note is of another mirror: seqs and lines of it mean something else there. `of`: the mirror by its superblock, which was

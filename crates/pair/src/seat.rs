@@ -8,11 +8,12 @@ mod threads;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mirror::order::Copies;
+use mirror::promise::PROMISE_MS;
 use mirror::{Effect, Letter, Line, Member, MemberId, MemberState, Members, Request, Role};
 use parking_lot::{Condvar, Mutex};
 use types::{Code, Epoch, Fault, Incarnation, MirrorId, Seq};
@@ -145,6 +146,8 @@ pub(crate) struct Shared {
     /// The time until which this member orders, if no event comes. Written under `state`, as the next one.
     serves_until_ms: AtomicU64,
     reads_until_ms: AtomicU64,
+    /// mirror-E5: the process has begun to stop.
+    expects_stop: AtomicBool,
     /// The epoch that `reads_until_ms` is about. Looked at before and after that one.
     reads_epoch: AtomicU32,
     /// Number of the last stage.
@@ -205,6 +208,8 @@ pub(crate) struct State {
     pending: VecDeque<Logged>,
     mgs_said: String,
     flushed_ms: u64,
+    /// The last letter of the other member.
+    heard_ms: u64,
     filling: Option<fill::Under>,
     filling_said: String,
     /// Entries that were ordered in this life.
@@ -265,6 +270,7 @@ impl Seat {
             pending: VecDeque::new(),
             mgs_said: String::new(),
             flushed_ms: now_ms,
+            heard_ms: 0,
             filling: None,
             filling_said: String::new(),
             ordered: 0,
@@ -280,6 +286,7 @@ impl Seat {
             clock,
             serves_until_ms: AtomicU64::new(0),
             reads_until_ms: AtomicU64::new(0),
+            expects_stop: AtomicBool::new(false),
             reads_epoch: AtomicU32::new(0),
             stages: AtomicU64::new(0),
             flush_turn: Mutex::new(()),
@@ -389,7 +396,13 @@ impl Seat {
 
     /// The process has begun to stop: `leave` follows for each of its members.
     pub fn expect_stop(&self) {
-        self.shared.state.lock().member.on_stopping();
+        // Without the lock: it is held while a medium hangs, and other members of this process leave meanwhile.
+        self.shared.expects_stop.store(true, Ordering::Release);
+    }
+
+    /// Ends this life for a fault that its target's owner has met.
+    pub fn fail(&self, fault: Fault) {
+        self.shared.end_life(&mut self.shared.state.lock(), End::Failed(fault));
     }
 
     /// mirror-E5: a follower gives its primary the time to leave first, as one that stops too does.
@@ -398,8 +411,12 @@ impl Seat {
         let mut state = shared.state.lock();
         let must_wait = |state: &State| {
             // A member that has just joined holds no promise yet, and counts as one of two already.
-            let map = state.member.map();
-            state.end.is_none() && map.is_pair() && map.primary != shared.me && !state.member.is_left()
+            let (map, is_near) = (state.member.map(), shared.clock.boot_ms() < state.heard_ms + PROMISE_MS);
+            state.end.is_none()
+                && is_near
+                && map.is_pair()
+                && map.primary != shared.me
+                && !state.member.is_left()
         };
         while must_wait(&state) && !shared.changed.wait_until(&mut state, until).timed_out() {}
     }
@@ -573,11 +590,11 @@ impl Shared {
         }
     }
 
-    /// pair-S15: the letters of a life that ended by a fault, for `stop` to send. One that hands over has told already.
+    /// pair-S15: the letters of a life that ended by a fault, for `stop` to send, unless the other member was told already.
     fn last_words(&self, state: &mut State) -> Vec<Letter> {
         let is_fault = matches!(state.end, Some(End::Failed(_) | End::Medium(_) | End::Unreadable(_)))
             && kept!(self, FaultsAreTold);
-        if state.is_leaving || !is_fault {
+        if state.member.is_leaving() || !is_fault {
             return Vec::new();
         }
         let mut out = Vec::new();

@@ -10,6 +10,7 @@
 
 mod copied;
 mod front;
+mod leaving;
 mod pause;
 mod told;
 mod tuned;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use disk::{Label, Media};
+use disk::{Label, Media, Trouble};
 use mirror::MemberId;
 use mirror::on_map::{member_of, members_of};
 use net::{Fabric, Hub, Service};
@@ -36,14 +37,11 @@ use self::copied::{Doubt, boot_id};
 use self::front::Front;
 use self::pause::Pauses;
 use self::told::Between;
-use crate::serve::bounded;
 use crate::serve::register::MgsPeers;
 use crate::serve::servers::Target;
 
 /// Longest time between two looks of a supervisor at its seat.
 const LOOK_EACH: Duration = Duration::from_millis(200);
-/// Longest wait for the other member's flush at a stop.
-const FLUSH_MAX: Duration = Duration::from_secs(5);
 
 /// The surroundings of a place in its process.
 #[derive(Clone)]
@@ -239,6 +237,8 @@ struct State {
     /// While there is no seat.
     between: Between,
     is_stopping: bool,
+    /// The process has begun to stop.
+    expects_stop: bool,
     /// An administrator has this member, which is the primary, become the other one's follower.
     must_hand_over: bool,
     /// An administrator has this member, which follows, take the other one's content anew.
@@ -269,6 +269,7 @@ impl Place {
             reader: None,
             between: Between::Opening,
             is_stopping: false,
+            expects_stop: false,
             must_hand_over: false,
             must_resync: false,
             doubt: None,
@@ -483,7 +484,11 @@ impl Place {
         {
             let mut state = self.state.lock();
             (state.seat, state.reader) = (Some(seat.clone()), reader);
+            if state.expects_stop {
+                seat.expect_stop();
+            }
         }
+        let watched = resting.replica();
         let over = self.sit(&seat, resting);
         let target = {
             let mut state = self.state.lock();
@@ -493,13 +498,20 @@ impl Place {
         if !matches!(over, Ok(Over::Stopped(_))) {
             self.show(&seat, None);
         }
+        let states = seat.report().states;
+        let is_beside = self.me().is_ok_and(|me| states[me.other().index()] == mirror::MemberState::InSync);
+        if let Err(fault) = &over {
+            // pair-S15: a life that ended already keeps its end.
+            seat.fail(fault.clone());
+        }
         // First the seat, since requests may wait for it.
         let stopped = seat.stop();
         if let Some(target) = target {
             // As a killed process leaves it: the next life takes all from the log.
             target.stop(false)?;
         }
-        if over.is_err() {
+        // However the life ended: a flush of a stop fails as well.
+        if is_beside && matches!(watched.trouble(), Some(Trouble::Failed(_))) {
             self.note_doubt();
         }
         stopped.and(over)
@@ -639,44 +651,6 @@ impl Place {
             End::Unreadable(fault) => self.doubt(Doubt::Unreadable, fault),
             End::Stopped => Ok(Over::Next(Holding::Whole)),
         }
-    }
-
-    /// A planned stop. The other member takes over without a wait.
-    fn leave(&self, seat: &Arc<Seat>, resting: Option<Resting>) -> Result<(), Fault> {
-        // 1. No new requests; what was answered is durable at both. Most of it is flushed while requests still go on, so that they wait
-        //    for the rest only.
-        let target = self.state.lock().target.clone();
-        if let Some(target) = &target {
-            self.flush_bounded(target)?;
-            self.show(seat, None);
-            self.flush_bounded(target)?;
-        }
-        self.show(seat, None);
-        self.state.lock().target = None;
-        // 2. The word to the other member, while this one's log is still there to be shipped.
-        if let Err(fault) = seat.leave() {
-            tracing::warn!(target = %self.id(), %fault, "the other member of its mirror was not told of the stop; it takes over when it has waited for the promise");
-        }
-        if self.state.lock().is_stopping {
-            self.around.hub.remove(self.id());
-        }
-        // 3. The medium.
-        match (target, resting) {
-            (Some(target), _) => target.stop(true),
-            (None, Some(resting)) => resting.close(),
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// Without the other member and the management service a flush would wait for ever. The entries that it would have
-    /// brought to the other member are in this one's log.
-    fn flush_bounded(&self, target: &Target) -> Result<(), Fault> {
-        let work = target.clone();
-        let Some(flushed) = bounded("flush-all", FLUSH_MAX, move || work.flush()) else {
-            tracing::warn!(target = %self.id(), "its last entries are not flushed by the other member of its mirror, which does not answer");
-            return Ok(());
-        };
-        flushed
     }
 
     /// Until the target stops, or has a second member again.

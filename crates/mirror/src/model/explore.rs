@@ -17,6 +17,7 @@ const SMALL: Budget = Budget {
     kills: 1,
     power: 1,
     leaves: 1,
+    expects: 0,
     lows: 0,
     tells: 1,
     packets: 3,
@@ -128,7 +129,7 @@ fn fail_overs() -> [(&'static str, Budget, u32); 4] {
     [
         ("a kill", Budget { kills: 1, ..narrow }, 10),
         ("a loss of power", Budget { power: 1, ..narrow }, 10),
-        ("a planned stop", Budget { leaves: 2, ..narrow }, 7),
+        ("a planned stop", Budget { leaves: 2, expects: 2, ..narrow }, 7),
         ("a cut network", Budget { drops: 2, ..narrow }, 12),
     ]
 }

@@ -41,6 +41,7 @@ pub fn walk_from(begin: fn(Budget) -> World, seed: u64, trace: &mut Vec<Action>)
         kills: few(&mut random, 3),
         power: few(&mut random, 4),
         leaves: few(&mut random, 2),
+        expects: few(&mut random, 2),
         lows: u8::from(seed % 4 == 3),
         tells: few(&mut random, 2),
         packets: 4 + few(&mut random, 12),
@@ -76,7 +77,7 @@ fn weight(action: &Action) -> u64 {
         Action::Tick(_) | Action::Step => 6,
         Action::Write(..) | Action::Read(..) | Action::Start(_) => 3,
         Action::Flush(_) | Action::Drop(_) | Action::Tell(..) => 2,
-        Action::Kill(_) | Action::PowerLoss(_) | Action::Leave(_) | Action::Stop(_) => 1,
+        Action::Kill(_) | Action::PowerLoss(_) | Action::Leave(_) | Action::Expect(_) | Action::Stop(_) => 1,
         Action::StartLow(_) => 6,
     }
 }

@@ -74,6 +74,8 @@ pub struct Budget {
     pub kills: u8,
     pub power: u8,
     pub leaves: u8,
+    /// Processes that have begun to stop.
+    pub expects: u8,
     /// Starts under numbers that earlier lives had.
     pub lows: u8,
     /// Changes between out and resyncing.
@@ -99,6 +101,8 @@ pub enum Action {
     Kill(MemberId),
     PowerLoss(MemberId),
     Leave(MemberId),
+    /// Its process has begun to stop (mirror-E5).
+    Expect(MemberId),
     /// The one that is alone has the map say that the other is being brought up to date, or is not.
     Tell(MemberId, bool),
     Stop(MemberId),
@@ -226,6 +230,9 @@ impl World {
                 all.push(Action::Tell(m, true));
                 all.push(Action::Tell(m, false));
             }
+            if left.expects > 0 && self.member(m).is_some_and(|member| !member.is_stopping) {
+                all.push(Action::Expect(m));
+            }
             if left.leaves > 0 {
                 all.push(Action::Leave(m));
                 all.push(Action::Stop(m));
@@ -276,6 +283,10 @@ impl World {
                 self.budget.leaves -= 1;
                 self.flush(m);
                 self.event(m, None, |member, now, out| member.on_leave(now, out));
+            }
+            Action::Expect(m) => {
+                self.budget.expects -= 1;
+                self.event(m, None, |member, _, _| member.on_stopping());
             }
             Action::Tell(m, is_under_way) => {
                 self.budget.tells -= 1;
@@ -601,9 +612,9 @@ impl World {
             self.end(m, Ending::Killed);
         }
     }
-    /// A member that has said that it leaves stops then.
+    /// A member that has said that it leaves stops then, as one whose process stops.
     fn restart_if_ended(&mut self, m: MemberId) {
-        if self.member(m).is_some_and(Member::is_leaving) {
+        if self.member(m).is_some_and(|member| member.is_leaving() || member.is_stopping) {
             self.stop(m);
         }
         if self.member(m).is_none() {

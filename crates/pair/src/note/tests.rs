@@ -108,6 +108,8 @@ fn a_doubt_lasts_until_the_member_is_filled_or_alone() {
     let note = Kept { standing: Standing { asked: None, ..kept(&[]).standing }, ..kept(&[(1, 1)]) }.encode();
     let doubted = doubted_note(&note).expect("it is whole").expect("it has no doubt yet");
     assert_eq!(doubted_note(&doubted), Ok(None), "it says so already");
+    let is_whole = |note| noted_standing(note).expect("it is whole").expect("a note").is_whole;
+    assert_eq!([is_whole(&note), is_whole(&doubted)], [true, false]);
     let is_doubted = |note: &[u8], b| {
         let begun = begin(note, (A, &map(6, b)), &log(&[(1, 1)], 9), true, &BOOT).expect("it is whole");
         assert_eq!(begun.ending == Ending::PowerLost, begun.is_doubted);

@@ -25,6 +25,9 @@ impl Shared {
         if state.end.is_some() {
             return;
         }
+        if self.expects_stop.load(Ordering::Acquire) {
+            state.member.on_stopping();
+        }
         let mut out = Vec::new();
         run(&mut state.member, self.clock.boot_ms(), &mut out);
         self.carry_out(state, out, entry, replies);
@@ -184,6 +187,7 @@ impl Shared {
         (letter, entry): (Letter, Option<Logged>),
         replies: Option<&mut Vec<Letter>>,
     ) {
+        state.heard_ms = self.clock.boot_ms();
         match &letter.note {
             Note::Hello { .. } => {
                 state.member.on_trimmed(mirror_seq(state.replica.first().max(state.log_from)))

@@ -267,11 +267,11 @@ impl Shared {
         }
         if !state.requests.is_empty() {
             let mut request = state.requests.remove(0);
-            // pair-S14: a member that lost its end only goes before one that may have lost anything.
+            // pair-S14: a member that lost its end only goes before one that may have lost anything. Of two such, the longer log does.
             if let Request::Ask { end, .. } = &mut request
                 && state.is_doubted
             {
-                *end = Position::ZERO;
+                end.line = Position::ZERO.line;
             }
             let request = letters::asking(request);
             let answer = MutexGuard::unlocked(state, || self.post.ask(request));

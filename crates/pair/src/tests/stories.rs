@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mirror::promise::PROMISE_MS;
 use mirror::{MemberId, MemberState, Role};
-use types::{Code, Incarnation, Seq};
+use types::{Code, Fault, Incarnation, Seq};
 
 use disk::Trouble;
 
@@ -255,6 +255,17 @@ pub fn refused_entry(gone: Option<Rule>) -> Result<(), String> {
     ensure(matches!(world.ends[..], [(B, End::Failed(_))]), "another member ended")?;
     write.join().expect("it does not panic").map_err(|fault| fault.to_string())?;
     world.write(A)
+}
+
+/// The owner of its target met the fault, as in its promotion.
+#[test]
+fn life_that_its_owner_ends_tells_the_other_member() {
+    let mut world = pair(None).expect("no fault is planted");
+    world.disk(A).trouble = failed();
+    let began_ms = world.now_ms();
+    world.up(A).fail(Fault::new(Code::Io, "it was not promoted"));
+    world.pump().expect("nothing breaks");
+    assert!(world.serves(B) && world.now_ms() == began_ms, "{:?}", world.up(B).report());
 }
 
 #[test]

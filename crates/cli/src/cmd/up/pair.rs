@@ -208,6 +208,13 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
+    /// Both servers run.
+    fn is_whole(&mut self) -> bool {
+        self.children
+            .iter_mut()
+            .all(|place| place.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))))
+    }
+
     /// Stops both servers cleanly.
     pub fn stop(mut self) -> anyhow::Result<()> {
         let end = |signal| {
@@ -287,7 +294,9 @@ impl Up {
         if let Some(client) = client {
             client.finish(if manner == Manner::Forced { SETTLE_MAX } else { SETTLE_LOCAL_MAX });
         }
-        mgs.keep_pairs();
+        if pair.is_whole() {
+            mgs.keep_pairs();
+        }
         let stopped = pair.stop();
         socket.stop();
         servers.stop()?;

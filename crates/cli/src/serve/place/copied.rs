@@ -95,9 +95,8 @@ impl Place {
 
     /// pair-S14: a restart must not forget that the medium has lost something. The volume that failed keeps nothing, so it is opened anew.
     pub(super) fn note_doubt(&self) {
-        if self.state.lock().doubt == Some(Doubt::Lost)
-            && let Err(fault) = self.keep_doubt()
-        {
+        self.state.lock().doubt = Some(Doubt::Lost);
+        if let Err(fault) = self.keep_doubt() {
             let (target, path) = (self.id(), self.around.how.path.display());
             tracing::error!(%target, %path, %fault, "a member of a mirror whose medium has failed could not note that; before its server is started again, have the other member go on alone, or replace it (`stria target replace`)");
         }
@@ -145,8 +144,7 @@ impl Place {
                 self.state.lock().doubt = None;
                 return Ok(Holding::Whole);
             }
-            let why =
-                "the other member did not go on alone, so this one keeps its content; give the order again";
+            let why = "the other member has not gone on alone yet, so this one keeps its content; give an order to fill it again";
             return Err(Fault::new(Code::NotReady, why));
         }
         self.note_filling()?;

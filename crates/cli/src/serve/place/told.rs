@@ -118,11 +118,6 @@ impl Place {
         Ok(HandOverReply { epoch: report.epoch })
     }
 
-    /// The process has begun to stop. `stop` follows for all of its places, one after another.
-    pub fn expect_stop(&self) {
-        self.state.lock().seat.iter().for_each(|seat| seat.expect_stop());
-    }
-
     /// Has the supervisor give this member's content up, if the token is that of an answer before. Refused if the other member could not fill it.
     /// And refused while the primary has damage that it cannot repair, unless that is given up: this member's content may be the last good one.
     pub fn resync(&self, token: &str, loses_damaged: bool) -> Result<ResyncReply, Fault> {

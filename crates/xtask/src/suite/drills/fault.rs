@@ -55,8 +55,8 @@ pub enum Fault {
     /// The primary of the first mirror is handed over by command.
     Switched,
     Disk(&'static str, Ill),
-    /// Flushes of its disk fail, and before its members are filled anew it is killed.
-    FlushForgotten(&'static str),
+    /// Flushes of its disk fail, and before its members are filled anew it ends by this signal.
+    FlushForgotten(&'static str, Signal),
 }
 
 /// Of the log of a server.
@@ -182,13 +182,18 @@ impl Fault {
                 let name = scene.mirrors()?[0]["name"].as_str().context("a name")?.to_owned();
                 scene.command(&format!("mirror switch {name}"))
             }
-            Fault::FlushForgotten(server) => {
+            Fault::FlushForgotten(server, signal) => {
                 let before = logs_of(scene, server)?.matches(ENDED).count();
                 scene.medium(server)?.fall_ill(Ill::Flushes)?;
-                wait_until("a member ends for its flush", || {
-                    Ok(logs_of(scene, server)?.matches(ENDED).count() > before)
-                })?;
-                ensure_eq(scene.site.kill_host(server)?.len(), 2, &format!("processes of {server}"))?;
+                if signal == Signal::KILL {
+                    wait_until("a member ends for its flush", || {
+                        Ok(logs_of(scene, server)?.matches(ENDED).count() > before)
+                    })?;
+                }
+                let parts = scene.site.running_on(server);
+                ensure_eq(parts.len(), 2, &format!("processes of {server}"))?;
+                parts.iter().try_for_each(|part| scene.site.signal(part, signal))?;
+                parts.iter().try_for_each(|part| scene.site.await_end(part, STOP_MAX))?;
                 Ok(scene.medium(server)?.heal()?)
             }
             Fault::Disk(server, ill) => {
@@ -205,7 +210,7 @@ impl Fault {
 
     /// After the server's next start, and with all members in sync again.
     pub fn check(self, scene: &Scene) -> Result<()> {
-        let Fault::FlushForgotten(server) = self else { return Ok(()) };
+        let Fault::FlushForgotten(server, _) = self else { return Ok(()) };
         let is_filled = logs_of(scene, server)?.contains("its medium has failed before");
         ensure!(is_filled, "{self}: no member of it was filled anew");
         Ok(())
@@ -213,7 +218,7 @@ impl Fault {
 
     /// True if it needs servers on media that can fail.
     pub fn needs_media(self) -> bool {
-        matches!(self, Fault::Disk(..) | Fault::PowerLost(..) | Fault::FlushForgotten(_))
+        matches!(self, Fault::Disk(..) | Fault::PowerLost(..) | Fault::FlushForgotten(..))
     }
 }
 
@@ -240,7 +245,10 @@ impl fmt::Display for Fault {
             Fault::Drained(server) => write!(f, "primaries leave {server} (`stria server drain`)"),
             Fault::Balanced => write!(f, "primaries are spread (`stria server balance`)"),
             Fault::Switched => write!(f, "a primary is handed over (`stria mirror switch`)"),
-            Fault::FlushForgotten(server) => {
+            Fault::FlushForgotten(server, Signal::TERM) => {
+                write!(f, "flushes of the disk of {server} fail, and it is stopped by command")
+            }
+            Fault::FlushForgotten(server, _) => {
                 write!(
                     f,
                     "flushes of the disk of {server} fail, and it is killed (`kill -9`) before its members are filled"

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use rustix::process::Signal;
 use testkit::Rng;
 
 pub use beside::{Beside, Program};
@@ -65,7 +66,8 @@ pub fn all() -> Vec<Drill> {
         drill("reads-fail-backup", &[Fault::Drained(two), Fault::Disk(two, Ill::Reads)]),
         drill("flushes-fail-primary", &[Fault::Drained(two), Fault::Disk(one, Ill::Flushes)]),
         drill("flushes-fail-backup", &[Fault::Drained(two), Fault::Disk(two, Ill::Flushes)]),
-        drill("flushes-fail-and-killed", &[Fault::Drained(two), Fault::FlushForgotten(one)]),
+        drill("flushes-fail-and-killed", &[Fault::Drained(two), Fault::FlushForgotten(one, Signal::KILL)]),
+        drill("flushes-fail-and-stopped", &[Fault::Drained(two), Fault::FlushForgotten(one, Signal::TERM)]),
     ]
 }
 
