@@ -500,7 +500,7 @@ impl Place {
         }
         let states = seat.report().states;
         let is_beside = self.me().is_ok_and(|me| states[me.other().index()] == mirror::MemberState::InSync);
-        if let Err(fault) = &over {
+        if let Err(fault) | Ok(Over::Stopped(Err(fault))) = &over {
             // pair-S15: a life that ended already keeps its end.
             seat.fail(fault.clone());
         }
