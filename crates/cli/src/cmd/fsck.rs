@@ -17,7 +17,7 @@ use crate::serve::local::Media;
 
 use super::whole::{self, At, Job};
 
-/// Check a file system, running or stopped: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair.
+/// Check a file system, running, or stopped unless it is a pair: names, link counts, sums, lost and leaked objects, sizes. Nothing is written without --repair.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: stria fsck --dir /tmp/s
