@@ -289,15 +289,16 @@ fn full(b: &mut Bench) -> Result<()> {
         let s = rustix::fs::statvfs(&dir)?;
         Ok(s.f_bavail * s.f_frsize)
     };
-    let settled = |what: &dyn Fn(u64) -> bool| -> Result<()> {
-        // Space counts are up to a second old, and the host may have other work.
-        for _ in 0..300 {
+    let settled = |when: &str, what: &dyn Fn(u64) -> bool| -> Result<()> {
+        // Space counts are up to a second old, and the host may have other work. A client that asked for a grant at the full OSTs gets it
+        // once they have space, and gives it back after a minute.
+        for _ in 0..900 {
             if what(available()?) {
                 return Ok(());
             }
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
-        bail!("{} bytes available", available()?)
+        bail!("{when}: {} bytes available", available()?)
     };
     // The space of what earlier tests removed comes back first.
     let mut all = available()?;
@@ -309,13 +310,13 @@ fn full(b: &mut Bench) -> Result<()> {
     }
     let (kept, size) = (Twice::open(b, &dir.join("kept"))?, 64u64 << 20);
     fallocate(kept.next(), NONE, 0, size)?;
-    settled(&|now| now <= all - size && now >= all - size - (8 << 20))?;
+    settled(&format!("{size} kept of {all}"), &|now| now <= all - size && now >= all - size - (8 << 20))?;
     // 1. More than there is, over several OSTs: refused whole.
     let greedy = open_rw(&dir.join("greedy"))?;
     let refused = fallocate(&greedy, NONE, 0, all);
     expect_errno(refused.map_err(Into::into), Errno::NOSPC, "more than there is")?;
     ensure_eq((greedy.metadata()?.len(), greedy.metadata()?.blocks()), (0, 0), "what was refused")?;
-    settled(&|now| now >= all - size - (8 << 20))?;
+    settled(&format!("more than {all} refused"), &|now| now >= all - size - (8 << 20))?;
     // 2. Nearly all of it, and then writes until nothing goes any more.
     let most = available()? - (64 << 20);
     fallocate(&greedy, KEEP, 0, most)?;
@@ -341,7 +342,7 @@ fn full(b: &mut Bench) -> Result<()> {
     for name in ["kept", "greedy", "filler"] {
         fs::remove_file(dir.join(name))?;
     }
-    settled(&|now| now >= all - (8 << 20))?;
+    settled(&format!("all of {all} removed"), &|now| now >= all - (8 << 20))?;
     if b.cluster.wiring() == Wiring::Local {
         let (code, out) =
             b.cluster.stria(&["fsck", "--dir", &b.cluster.state_dir().display().to_string()])?;
